@@ -21,7 +21,7 @@ struct Identity {
 /// For all threads without their own identity: "HOST RANK". Called before other threads log. A job of one rank needs no
 /// name and does not call this.
 void set_identity(int rank, int size, std::string_view host);
-/// Of the calling thread. A thread that a rank starts gets its starter's: see ThreadIdentity.
+/// The calling thread's. A thread that a rank starts gets its starter's: see ThreadIdentity.
 const Identity& identity();
 
 /// While it exists, the calling thread writes as `own`: for ranks that are threads of one process. Must be destroyed on

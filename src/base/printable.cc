@@ -5,32 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/utf8.h"
+
 namespace trireme {
 namespace {
 
 constexpr char kEscape = 0x1b;
-
-/// A character of valid UTF-8, or length 0.
-struct Character {
-  uint32_t code = 0;
-  size_t length = 0;
-};
-
-Character character_at(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return at + i < text.size() ? static_cast<uint8_t>(text[at + i]) : uint8_t{0}; };
-  const uint8_t first = byte(0);
-  if (first < 0x80) return {first, 1};
-  const size_t length = first >= 0xC2 && first < 0xE0 ? 2 : first >= 0xE0 && first < 0xF0 ? 3 : first >= 0xF0 ? 4 : 0;
-  if (length == 0 || first > 0xF4) return {};
-  uint32_t code = first & (0xFFu >> (length + 1));
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return {};
-    code = code << 6 | (byte(i) & 0x3Fu);
-  }
-  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (code < kLeast[length] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return {};
-  return {code, length};
-}
 
 /// Bytes of the control sequence that begins with the escape at `at` (ECMA-48): CSI, strings such as OSC, or two bytes.
 size_t control_sequence(std::string_view text, size_t at) {
@@ -55,7 +35,7 @@ size_t control_sequence(std::string_view text, size_t at) {
 bool is_control(uint32_t code) {
   return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0);
 }
-bool turns_direction(uint32_t code) {
+bool changes_direction(uint32_t code) {
   return code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
 }
 
@@ -65,12 +45,12 @@ void append_printable(std::string_view text, std::string& out) {
       at += control_sequence(text, at);
       continue;
     }
-    const Character next = character_at(text, at);
-    const size_t length = std::max<size_t>(next.length, 1);
-    if (next.length == 0 || is_control(next.code)) {
+    const Decoded next = decode_utf8(text.data() + at, text.data() + text.size());
+    const size_t length = next.length;
+    if (next.code == kInvalidCode || is_control(next.code)) {
       for (size_t i = 0; i < length; ++i) out += fmt::format("\\x{:02x}", static_cast<uint8_t>(text[at + i]));
-    } else if (turns_direction(next.code)) {
-      out += fmt::format("\\u{{{:04x}}}", next.code);
+    } else if (changes_direction(next.code)) {
+      out += fmt::format("\\u{{{:04x}}}", static_cast<uint32_t>(next.code));
     } else {
       out.append(text, at, length);
     }

@@ -19,7 +19,7 @@ constexpr DataSheet kSheets[] = {
     {"RTX A6000", 154.8e12, 38.7e12, 768e9, 0, "NVIDIA RTX A6000 data sheet; NVLink by a bridge"},
 };
 
-/// Of a lane, each way. PCI Express Base Specification 6.0: 2.5 to 64 GT/s; bits of data per bit: 8/10 (1, 2), 128/130
+/// A lane, each way. PCI Express Base Specification 6.0: 2.5 to 64 GT/s; bits of data per bit: 8/10 (1, 2), 128/130
 /// (3 to 5), 236/256 (6, bytes of a flit).
 constexpr double kLaneBytes[] = {0,
                                  2.5e9 / 8 * 8 / 10,

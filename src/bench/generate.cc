@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/median.h"
+#include "base/numbers.h"
 #include "base/time.h"
 #include "generate/generator.h"
 #include "model/presets.h"

@@ -9,7 +9,7 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/median.h"
+#include "base/numbers.h"
 #include "base/peer_process.h"
 #include "base/time.h"
 #include "bench/training.h"

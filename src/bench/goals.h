@@ -48,7 +48,7 @@ struct ClockState {
   std::vector<std::string> reasons = {};
   int megahertz = 0, most_megahertz = 0;  ///< of the multiprocessors; 0: unknown
 };
-/// Of this node's GPUs now; empty if the driver's library does not say.
+/// The clocks of this node's GPUs now; empty if the driver's library does not say.
 std::vector<ClockState> read_clocks();
 /// Why GPUs of such a node may be slow; never empty. libraries: that compute.
 std::vector<std::string> likely_causes(const NodeGpus& node, const std::vector<ClockState>& clocks,

@@ -482,7 +482,7 @@ OpsBenchTable run(Bench&& b) {
   return std::move(b.table);
 }
 
-/// Of operators that count bytes, without those that read a complete table.
+/// Measures operators that count bytes, without those that read a complete table.
 OpsBenchTable run_between_products(Bench&& b) {
   measure_copy(b);
   measure_norm(b);

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/median.h"
+#include "base/numbers.h"
 #include "comm/agreement.h"
 #include "comm/heartbeat.h"
 #include "comm/scalars.h"
@@ -34,7 +34,7 @@ class MeasuredGroup {
   const std::vector<double>& seconds() const { return seconds_; }
   const std::vector<double>& waiting() const { return waiting_; }
   double loss() const { return loss_; }
-  /// Of all members. Collective over them; the others get nothing.
+  /// The times of all members. Collective over them; the others get nothing.
   CpuTimes cpu() {
     if (!context_) return {};
     std::array<double, 4> values = cpu_.values();

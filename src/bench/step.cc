@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/median.h"
+#include "base/numbers.h"
 #include "base/peer_process.h"
 #include "base/private_folder.h"
 #include "base/rng.h"
@@ -125,7 +125,7 @@ BatchShape batch_of(const Measured& of, const RankContext& rank, const MeasuredL
           .rank = place_of(layout.mesh, rank.rank()).data};
 }
 
-/// Of a rank among those that the layout is of.
+/// The plan of a rank among those of the layout.
 RankPlan plan_of(const Measured& of, const RankContext& rank, const MeasuredLayout& layout) {
   Config config = measured_config(of.options.dtype);
   config.model.recompute = of.options.recompute;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/median.h"
+#include "base/numbers.h"
 #include "model/memory.h"
 
 namespace trireme {

@@ -50,7 +50,7 @@ std::string steps_beside(const std::string& path) {
 
 }  // namespace
 
-CheckpointFolder open_checkpoint(const std::string& given) {
+CheckpointFolder open_checkpoint(const std::string& given, const OptionNames& names) {
   const std::string path = follow_run_pointer(given);
   require(fs::is_directory(path), ErrorKind::io, "no checkpoint at {}: the folder does not exist{}", path,
           steps_beside(path));
@@ -60,7 +60,7 @@ CheckpointFolder open_checkpoint(const std::string& given) {
       log::info("{} has no `latest`; using its largest step, {}", path, fs::path(*step).filename().string());
     return open_neox(*step);
   }
-  const auto step = newest_step(path);
+  const auto step = newest_step(path, names);
   const auto note = step ? std::nullopt : read_local_note(path);
   require(step.has_value(), ErrorKind::io,
           "{} has no checkpoint: neither a manifest.json nor a step-* folder with one{}", path,
@@ -68,8 +68,8 @@ CheckpointFolder open_checkpoint(const std::string& given) {
   return open_step(path + "/" + step_name(*step));
 }
 
-std::optional<CheckpointFolder> find_resumable(const std::string& run_dir) {
-  if (!fs::exists(run_dir) || !newest_step(run_dir)) return {};
+std::optional<CheckpointFolder> find_resumable(const std::string& run_dir, const OptionNames& names) {
+  if (!fs::exists(run_dir) || !newest_step(run_dir, names)) return {};
   const std::vector<int64_t> steps = steps_in_line(run_dir);
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     const std::string folder = run_dir + "/" + step_name(*step);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/snapshot/checkpoint.h"
+#include "config/option_names.h"
 
 namespace trireme {
 
@@ -28,11 +29,11 @@ struct CheckpointFolder {
 
 /// `path`: a run folder (its newest step, run_steps.h), a step folder, RUN/best, or one of GPT-NeoX. Checks as
 /// open_snapshot() and NeoxCheckpoint do. Throws Error::io, Error::data; for NeoX's YAML Error::config.
-CheckpointFolder open_checkpoint(const std::string& path);
+CheckpointFolder open_checkpoint(const std::string& path, const OptionNames& names = {});
 /// The checkpoint to resume from: the newest step (run_steps.h), or the newest before it that verifies; bad ones are
 /// named in warnings. Nothing if the folder holds no checkpoint; Error::data if all of its checkpoints are bad or were
 /// removed. Reads every byte; not collective: one rank asks and tells the others.
-std::optional<CheckpointFolder> find_resumable(const std::string& run_dir);
+std::optional<CheckpointFolder> find_resumable(const std::string& run_dir, const OptionNames& names = {});
 /// Loads what the table holds: weights and the optimizer's states, if state has them. Returns the bytes that were read.
 /// Throws as load_snapshot() and NeoxCheckpoint::load().
 uint64_t load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state);

@@ -45,7 +45,7 @@ int64_t not_finite(ConstView flat, int64_t first, int64_t n) {
 std::string describe_not_finite(const TrainingState& state, const ParameterTable& table) {
   const auto bad_weights = [&](const Parameter& parameter) {
     const int64_t first = parameter.offset, n = parameter.stored_shape.count();
-    if (!state.shares_weights()) return not_finite(state.weights(), first, n);
+    if (!state.shards_weights()) return not_finite(state.weights(), first, n);
     int64_t bad = 0;
     state.for_owned(first, first + n,
                     [&](int64_t begin, int64_t count, int64_t) { bad += not_finite(state.weights(), begin, count); });

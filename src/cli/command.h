@@ -1,6 +1,8 @@
 #pragma once
 // A subcommand: its name, one line of help, and what it does. One file per subcommand; commands.cc lists them.
 
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -8,6 +10,8 @@
 #include "cli/command_shape.h"
 
 namespace trireme {
+
+class Recipe;
 
 struct Command {
   const char* name;
@@ -55,5 +59,12 @@ int run_sft(CommandLine line);
 int run_dpo(CommandLine line);
 int run_completion(CommandLine line);
 int run_manual(CommandLine line);
+/// `trireme device check` and `trireme config wizard`, with the words after these.
+int run_device_check(CommandLine line);
+int config_wizard(CommandLine line);
+
+/// A command that trains: reads its words before MPI starts, lets all ranks report errors in them together, and starts
+/// the training. Returns the exit code. read throws Error::usage and the like.
+int run_recipe(const std::function<std::unique_ptr<Recipe>()>& read);
 
 }  // namespace trireme

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "config/misspelling.h"
 #include "config/setting.h"
 
 namespace trireme {

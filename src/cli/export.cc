@@ -263,7 +263,7 @@ int run_export(CommandLine line) {
             flag);
   require(writes_adapter || base.empty(), ErrorKind::usage,
           "--base is of an adapter, but the export is a whole model; remove it");
-  // Of a base in bf16, f32 has no more than its bits, and peers load what config.json says.
+  // f32 has no more than the bits of a base in bf16, and peers load what config.json says.
   if (app.count("--dtype") == 0 && wanted.format == "huggingface" && kept_dtype(folder.generation) == "bfloat16")
     wanted.dtype = DType::bf16;
   PartialFolder partial(wanted.output);

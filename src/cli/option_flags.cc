@@ -1,4 +1,4 @@
-#include "cli/option_flags.h"
+#include "cli/flags.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -12,8 +12,8 @@
 #include "base/json_text.h"
 #include "base/text.h"
 #include "config/dialect.h"
-#include "config/misspelling.h"
 #include "config/schema.h"
+#include "config/setting.h"
 
 namespace trireme {
 namespace {

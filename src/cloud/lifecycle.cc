@@ -151,11 +151,11 @@ int converge(Opened& opened, const std::string& file) {
     opened.folder.write(opened.state);
   }
   require_same_addresses(opened);
-  const auto asked_image = opened.state.pins.find("asked-image");
-  if (asked_image != opened.state.pins.end() && asked_image->second != opened.options.node.image) {
+  const auto requested_image = opened.state.pins.find("asked-image");
+  if (requested_image != opened.state.pins.end() && requested_image->second != opened.options.node.image) {
     log::warning(
         "node.image is \"{}\" now, but was \"{}\" when the cluster was created; all its machines keep the old image",
-        opened.options.node.image, asked_image->second);
+        opened.options.node.image, requested_image->second);
   }
   Cluster cluster = opened.cluster();
   const size_t wanted = cluster.nodes.size();

@@ -43,7 +43,7 @@ struct SlurmHardware {
   std::string line = {};  ///< of `slurmd -C`, after the name
 };
 
-/// Of the line that `trireme-node slurm-hardware` prints. Throws Error::io for another form.
+/// Reads the line that `trireme-node slurm-hardware` prints. Throws Error::io for another form.
 SlurmHardware parse_slurm_hardware(const std::string& text);
 
 /// slurm.conf of the cluster; hardware[i] is for nodes[i].

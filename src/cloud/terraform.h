@@ -49,7 +49,7 @@ Hcl azure_resource_terraform(const Cluster& cluster, const char* type, const cha
 Hcl azure_key_terraform(const Cluster& cluster);
 /// versions.tf for azurerm. `storage`: whether it writes into storage accounts, with the user's own rights.
 std::string azure_versions_terraform(const Cluster& cluster, bool storage);
-/// Of the cluster's resource group, which is shared or belongs to it: an attribute as an expression.
+/// An attribute of the cluster's resource group, which is shared or belongs to it, as an expression.
 std::string azure_group_terraform(const Cluster& cluster, const std::string& attribute);
 
 }  // namespace trireme::cloud

@@ -1,4 +1,4 @@
-#include "cluster/slurm_limits.h"
+#include "cluster/sbatch.h"
 
 #include <fmt/ranges.h>
 

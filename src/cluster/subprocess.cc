@@ -170,7 +170,7 @@ ChildProgram::ChildProgram(std::vector<std::string> words,
       environment_.emplace_back(*entry);
   }
   for (auto own = variables.begin(); own != variables.end(); ++own) {
-    // Of several values the last counts.
+    // The last of several values counts.
     if (std::any_of(own + 1, variables.end(), [&](const auto& later) { return later.first == own->first; })) continue;
     environment_.push_back(own->first + "=" + own->second);
     if (own->first == "PATH") path = own->second;

@@ -44,7 +44,7 @@ class Collectives {
   /// Error::comm; Error::usage for more elements than the library can count.
   virtual void run(const CollectiveCall& call, void* send, void* receive) = 0;
 
-  // Of a library whose arrays are on a device: run() does not read and write the given ones, and returns at once.
+  // For a library whose arrays are on a device: run() does not read and write the given ones, and returns at once.
   /// Both arrays, of that many bytes, go to the device.
   virtual void take(const void* /*send*/, const void* /*receive*/, size_t /*bytes*/) {}
   /// The results of the last run(), which finish() has waited for, go to `receive`, of that many bytes.
@@ -55,7 +55,7 @@ class Collectives {
   virtual bool in_place(Collective) const { return true; }
 };
 
-/// Of the MPI library, over all ranks; MPI must have been started. Throws Error::comm in a build without MPI.
+/// Those of the MPI library, over all ranks; MPI must have been started. Throws Error::comm in a build without MPI.
 std::unique_ptr<Collectives> make_mpi_collectives();
 
 }  // namespace trireme

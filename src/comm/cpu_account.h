@@ -25,7 +25,7 @@ struct CpuTimes {
 
   CpuTimes since(const CpuTimes& earlier) const;
   CpuTimes operator+(const CpuTimes& other) const;
-  /// Of the total: waiting, exchange and control.
+  /// The share of the total that is waiting, exchange and control.
   double share_beside() const { return total > 0 ? (waiting + exchange + control) / total : 0; }
   std::array<double, 4> values() const { return {total, waiting, exchange, control}; }
   static CpuTimes of(const std::array<double, 4>& values) { return {values[0], values[1], values[2], values[3]}; }
@@ -35,7 +35,7 @@ struct CpuTimes {
 /// gradients, 0.1 % control channel"
 std::string describe(const CpuTimes& times, int ranks);
 
-/// Of the calling thread (CLOCK_THREAD_CPUTIME_ID).
+/// The processor time of the calling thread (CLOCK_THREAD_CPUTIME_ID).
 double thread_cpu_seconds();
 
 /// From any thread.

@@ -41,7 +41,7 @@ using Environment = std::function<const char*(const char*)>;
 /// not those of the batch script or of an interactive shell). Throws Error::config for a size or rank that is not a
 /// number.
 Launcher detect_launcher(const Environment& environment);
-/// Of this process.
+/// The launcher of this process.
 Launcher detect_launcher();
 
 /// Ends a rank whose error rank 0 reports: returns the exit code of `kind` a second later. At the first rank that ends

@@ -9,7 +9,7 @@
 
 namespace trireme::mpi {
 
-/// Of the opened library: "Open MPI v4.1.4", "MPICH 4.0.2"; before that the kinds that could be opened here, or "none".
+/// The opened library: "Open MPI v4.1.4", "MPICH 4.0.2"; before that the kinds that could be opened here, or "none".
 std::string library();
 /// What could be opened here: "openmpi", "mpich", "any" for both, "off" for none.
 std::string usable();

@@ -39,9 +39,9 @@ class Process {
   const std::string& host() const { return host_; }
   const Launcher& launcher() const { return launcher_; }
 
-  /// Of the thread that made this object; others take world().split(0, rank()) first.
+  /// The group for the thread that made this object; others take world().split(0, rank()) first.
   Communicator& world() { return *world_; }
-  /// Of the thread that made this object. world() reports to it, other groups after report_to().
+  /// The heartbeat of the thread that made this object. world() reports to it, other groups after report_to().
   Heartbeat& heartbeat() { return heartbeat_; }
   const Heartbeat& heartbeat() const { return heartbeat_; }
 

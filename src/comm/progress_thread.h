@@ -25,7 +25,7 @@ class ProgressThread {
   struct Pace {
     Clock::duration patience = std::chrono::microseconds(30);  ///< polls without sleeping
     Clock::duration awaited = std::chrono::milliseconds(2);    ///< the same while a thread waits for an event
-    /// Of the time without progress: a 32nd. At 1 ms each, 16 ranks on 2 cores spent 4 % of their processor time on the
+    /// A 32nd of the time without progress. At 1 ms each, 16 ranks on 2 cores spent 4 % of their processor time on the
     /// exchange of gradients, with this rule half as much.
     int sleep_part = 32;
     Clock::duration longest_sleep = std::chrono::milliseconds(5);

@@ -26,7 +26,7 @@ std::vector<T> all_values(Communicator& group, std::span<const T> own) {
   return all;
 }
 
-/// Of integers the result does not depend on an order, so the backend may choose one.
+/// Integers give the same result in any order, so the backend may choose one.
 void reduce(Communicator& group, std::span<int64_t> values, Reduction reduction) {
   if (group.size() == 1 || values.empty()) return;
   wait(group, group.all_reduce(View(values, Shape{std::ssize(values)}), reduction), "a reduction of host values",

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/choices.h"
+#include "config/option_names.h"
 #include "config/tuning_options.h"
 #include "tensor/activation.h"
 #include "tensor/device.h"
@@ -63,7 +64,7 @@ struct ModelOptions {
     v.integer("inner-width", inner_width,
               "width of the MLP (0: the preset's own if its width is not changed, otherwise 4 x width)", 0, 262144);
     v.integer("context", context, "maximum number of positions", 1, 1048576);
-    v.integer("vocabulary", vocabulary, "token ids (0: from the data's tokenizer)", 0, 4194304);
+    v.integer("vocabulary", vocabulary, "vocabulary size (0: from the data's tokenizer)", 0, 4194304);
     v.integer("vocabulary-multiple", vocabulary_multiple,
               "rows of the token matrix are rounded up to a multiple of this in memory", 1, 4096);
     v.choice("activation", activation, "MLP activation",
@@ -106,9 +107,9 @@ struct ModelOptions {
   template <class V>
   void visit_decoder(V& v) {
     v.integer("key-heads", key_heads,
-              "heads of keys and values, each for the queries of heads / key-heads heads (0: the value of heads)", 0,
+              "number of key/value heads, each shared by heads / key-heads query heads (0: the value of heads)", 0,
               1024);
-    v.integer("head-size", head_size, "values of a query, key or value (0: width / heads)", 0, 65536);
+    v.integer("head-size", head_size, "size of each attention head (0: width / heads)", 0, 65536);
     v.choice("norm", norm, "norms: layer: by mean and variance; rms: by the mean square, without bias");
     v.integer("norm-offset", norm_offset, "rms norms: 1: a gain is 1 + weight (Gemma); 0: it is the weight", 0, 1);
     v.flag("gated", gated, "the MLP is out(activation(gate) * up), with a separate matrix for the gate");
@@ -130,7 +131,7 @@ struct ModelOptions {
              "how rotary frequencies are changed for a longer context: default: not at all; linear, dynamic, llama3, "
              "yarn: as in transformers (longrope has a list of factors: only the folder of a model can have it)",
              {RotaryKind::none, RotaryKind::linear, RotaryKind::dynamic, RotaryKind::llama3, RotaryKind::yarn});
-    v.number("rotary-factor", rotary_factor, "rotary-scaling: factor of the context", 1, 1e6);
+    v.number("rotary-factor", rotary_factor, "RoPE scaling factor", 1, 1e6);
     v.integer("rotary-original-context", rotary_original_context,
               "rotary-scaling dynamic, llama3, yarn: context before scaling", 0, 1048576);
     v.number("rotary-attention-factor", rotary_attention_factor,
@@ -549,23 +550,24 @@ struct Config {
   LogOptions log;
   LaunchOptions launch;
   RunOptions run;
+  OptionNames names;  ///< of options in messages
 
   template <class V>
   void visit(V& v) {
-    v.group("model", "what is trained", model);
-    v.group("data", "what it is trained on", data);
-    v.group("chat", "conversations as data, for `trireme sft` and `trireme dpo` only", chat);
-    v.group("dpo", "the loss of pairs of answers, for `trireme dpo` only", dpo);
-    v.group("batch", "how much of it per step", batch);
-    v.group("train", "which parameters change", train);
+    v.group("model", "the model", model);
+    v.group("data", "training data", data);
+    v.group("chat", "chat data, for `trireme sft` and `trireme dpo` only", chat);
+    v.group("dpo", "preference loss, for `trireme dpo` only", dpo);
+    v.group("batch", "batch size", batch);
+    v.group("train", "trainable parameters", train);
     v.group("lora", "low-rank adapters", lora);
-    v.group("optim", "AdamW and its schedule", optim);
+    v.group("optim", "AdamW and learning rate schedule", optim);
     v.group("precision", "number formats", precision);
-    v.group("mesh", "how ranks are arranged", mesh);
-    v.group("comm", "exchange between ranks", comm);
+    v.group("mesh", "parallelism", mesh);
+    v.group("comm", "communication between ranks", comm);
     v.group("checkpoint", "snapshots and resuming", checkpoint);
     v.group("evaluation", "validation during training", evaluation);
-    v.group("log", "what is written about a run", log);
+    v.group("log", "logging and monitoring", log);
     v.group("launch", "threads and cores of a rank", launch);
     v.group("run", "the run as a whole", run);
   }

@@ -14,8 +14,7 @@
 #include "base/error.h"
 #include "config/choices.h"
 #include "config/flag_word.h"
-#include "config/misspelling.h"
-#include "config/word_list.h"
+#include "config/setting.h"
 
 namespace trireme {
 namespace {

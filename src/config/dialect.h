@@ -62,7 +62,7 @@ class DialectView {
   double number(std::string_view key) const { return std::get<double>(value(key)); }
   const std::string& text(std::string_view key) const { return std::get<std::string>(value(key)); }
   const Origin& origin(std::string_view key) const { return setting(key).origin; }
-  /// Of the key with the highest layer.
+  /// The origin of the key with the highest layer.
   const Origin& latest(std::initializer_list<std::string_view> keys) const;
   /// The setting of an option in the native files and flags, if any.
   const Setting* native(std::string_view option) const;

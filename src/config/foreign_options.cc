@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "config/flag_word.h"
 #include "config/setting.h"
-#include "config/word_list.h"
 
 namespace trireme {
 namespace {

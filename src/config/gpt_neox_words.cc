@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "config/gpt_neox.h"
-#include "config/word_list.h"
+#include "config/setting.h"
 
 namespace trireme {
 namespace {

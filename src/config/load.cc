@@ -7,15 +7,14 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "base/option_name.h"
+#include "base/utf8.h"
 #include "config/dialect.h"
 #include "config/flag_word.h"
 #include "config/foreign_options.h"
 #include "config/python_reader.h"
 #include "config/schema.h"
-#include "config/utf8.h"
+#include "config/setting.h"
 #include "config/validate.h"
-#include "config/word_list.h"
 #include "config/yaml_reader.h"
 
 namespace trireme {
@@ -141,7 +140,7 @@ const Dialect* common_dialect(const std::vector<SourceFile>& files) {
   return first ? first->dialect : nullptr;
 }
 
-/// Of "NAME=VALUE" after --default.
+/// Reads "NAME=VALUE" after --default.
 Setting default_setting(const std::string& text) {
   const size_t equals = text.find('=');
   require(!text.empty(), ErrorKind::usage, "--default: the value is empty, expected NAME=VALUE");
@@ -248,9 +247,9 @@ void LoadedConfig::derive(std::string_view option, const Value& value, const std
   origins[known.name] = {origin, 0, kDefaultLayer};
 }
 
-std::string where(const OptionOrigins& origins, std::string_view option) {
+std::string where(const OptionOrigins& origins, std::string_view option, const OptionNames& names) {
   const auto found = origins.find(std::string(option));
-  if (found == origins.end()) return fmt::format("{} (default)", option_name(option));
+  if (found == origins.end()) return fmt::format("{} (default)", names(option));
   return fmt::format("{} ({})", option, found->second.text());
 }
 
@@ -304,7 +303,7 @@ ConfigWords split_words(std::vector<std::string> words, std::vector<std::string>
 }
 
 LoadedConfig load_config(const std::vector<std::string>& files, const std::vector<std::string>& flags,
-                         const std::optional<std::string>& dialect_name) {
+                         const std::optional<std::string>& dialect_name, OptionNames names) {
   const Dialect* forced = dialect_name && *dialect_name != "native" ? &find_dialect(*dialect_name) : nullptr;
   std::vector<SourceFile> sources;
   for (const std::string& path : files) {
@@ -323,6 +322,7 @@ LoadedConfig load_config(const std::vector<std::string>& files, const std::vecto
   }
 
   LoadedConfig loaded;
+  loaded.config.names = std::move(names);
   std::vector<Setting> settings;
   std::vector<std::string> problems;
   const auto collect = [&](const auto& work) {

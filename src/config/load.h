@@ -17,7 +17,7 @@ using OptionOrigins = std::map<std::string, Origin>;
 /// Whether the option was set by a file or a flag (not by a dialect's defaults).
 bool given(const OptionOrigins& origins, std::string_view option);
 /// "optim.clip (configs/a.yaml:3)": the name of the option in an error.
-std::string where(const OptionOrigins& origins, std::string_view option);
+std::string where(const OptionOrigins& origins, std::string_view option, const OptionNames& names);
 
 struct LoadedConfig {
   Config config;
@@ -29,7 +29,7 @@ struct LoadedConfig {
   /// Sets an option that follows from others: its origin, in words, is not that of a file or a flag.
   void derive(std::string_view option, const Value& value, const std::string& origin);
   bool given(std::string_view option) const { return trireme::given(origins, option); }
-  std::string where(std::string_view option) const { return trireme::where(origins, option); }
+  std::string where(std::string_view option) const { return trireme::where(origins, option, config.names); }
 };
 
 /// The parts of a command line: files, flags with their values as raw words, and `--dialect`.
@@ -48,9 +48,9 @@ struct ConfigWords {
 ConfigWords split_words(std::vector<std::string> words, std::vector<std::string> problems = {});
 
 /// Later files win over earlier ones, flags over files. `dialect` empty: recognised from the files. Throws
-/// Error::config naming file, line, key and the nearest known key.
+/// Error::config naming file, line, key and the nearest known key. names: Config::names.
 LoadedConfig load_config(const std::vector<std::string>& files, const std::vector<std::string>& flags,
-                         const std::optional<std::string>& dialect = std::nullopt);
+                         const std::optional<std::string>& dialect = std::nullopt, OptionNames names = {});
 
 /// Reads files that another program stored with its checkpoint: from YAML in a dialect only the given keys, which
 /// describe what was trained (keys and groups with blanks between); folders, logging and ranks are ignored. If a key

@@ -1,4 +1,4 @@
-#include "config/python_expression.h"
+#include "config/python_values.h"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "config/python_expression.h"
+#include "config/python_values.h"
 #include "config/yaml_reader.h"
 
 namespace trireme {

@@ -1,6 +1,6 @@
 #pragma once
 // Configuration files in Python, as nanoGPT executes them after its own defaults: assignments of all forms,
-// expressions (config/python_expression.h), `if`, imports of files beside it, `exec(open(FILE).read())`, `print`.
+// expressions (config/python_values.h), `if`, imports of files beside it, `exec(open(FILE).read())`, `print`.
 // Every other statement is an error: nothing that could set a value is skipped.
 
 #include <map>

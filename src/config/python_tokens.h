@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "config/setting.h"
-#include "config/word_list.h"
 
 namespace trireme {
 

@@ -7,8 +7,6 @@
 #include <limits>
 
 #include "base/text.h"
-#include "config/misspelling.h"
-#include "config/word_list.h"
 
 namespace trireme {
 namespace {

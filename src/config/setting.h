@@ -1,6 +1,7 @@
 #pragma once
 // One setting from a file, a flag or a dialect, before its option is looked up.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -65,5 +66,19 @@ std::string nearest_name(std::string_view key, const std::vector<std::string>& n
 /// First the native name of the key in `synonyms`, then nearest_name().
 std::string nearest_name(std::string_view key, const std::vector<std::string>& names,
                          std::span<const Synonym> synonyms);
+
+/// Whether key is a misspelling of name: one wrong letter, or two if it has at least ten letters; '-' and '_' do not
+/// count.
+bool is_misspelling_of(std::string_view key, std::string_view name);
+
+/// Whether the list has this item between its separators.
+constexpr bool lists_word(std::string_view list, std::string_view item, char separator = ' ') {
+  while (true) {
+    const size_t end = std::min(list.find(separator), list.size());
+    if (list.substr(0, end) == item) return true;
+    if (end == list.size()) return false;
+    list.remove_prefix(end + 1);
+  }
+}
 
 }  // namespace trireme

@@ -32,7 +32,7 @@ struct ChatOptions {
            "skip and count rows without a usable conversation (default: the first one ends the run)");
     v.number("validation-share", validation_share,
              "share of the conversations that is kept for validation, if data.validation names no file", 0, 0.9);
-    v.number("epochs", epochs, "times that every conversation is trained on, if run.steps is not set", 0.001, 10000);
+    v.number("epochs", epochs, "passes over the conversations, if run.steps is not set", 0.001, 10000);
     v.flag(
         "packing", packing,
         "several conversations share a row of batch.sequence ids, each with its own positions and attention; without "
@@ -55,8 +55,9 @@ struct PairOptions {
         "and s, the sigmoid: sigmoid: -log s(beta d); robust: the same, if some labels are wrong; hinge: max(0, 1 - "
         "beta d); ipo: (d - 1 / (2 beta))^2; sigmoid-norm: -log s(beta d), the last two with means per id");
     v.number("beta", beta,
-             "how strongly the model is held to the reference: higher values keep it closer; for ipo it is tau", 1e-6,
-             1000);
+             "strength of the KL penalty towards the reference model: higher values keep the model closer; for ipo it "
+             "is tau",
+             1e-6, 1000);
     v.number("label-smoothing", label_smoothing,
              "share of the pairs whose answers may be swapped, for the losses sigmoid and robust", 0, 0.499);
   }

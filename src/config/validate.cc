@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "base/count.h"
-#include "base/divisors.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "base/web_address.h"
 #include "config/schema.h"
 
 namespace trireme {
 namespace {
 
-/// Of a list with commas, without blanks.
+/// The items of a list with commas, without blanks.
 std::vector<std::string> items_of(std::string_view list) {
   std::vector<std::string> items;
   while (!list.empty()) {

@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_text.h"
-#include "config/utf8.h"
+#include "base/utf8.h"
 
 namespace trireme {
 namespace {

@@ -37,7 +37,7 @@ struct AttentionArguments {
 
   TRIREME_DEVICE int group() const { return heads / kv_heads; }
   TRIREME_DEVICE int64_t row_stride() const { return static_cast<int64_t>(kv_heads) * (group() + 2) * head_dim; }
-  /// Of row 0; heads of a group share the key and value that follow their queries.
+  /// The place in row 0; heads of a group share the key and value that follow their queries.
   TRIREME_DEVICE int64_t query_at(int head) const {
     return static_cast<int64_t>(head / group() * (group() + 2) + head % group()) * head_dim;
   }

@@ -25,7 +25,7 @@ class AttentionLibrary {
   virtual ~AttentionLibrary() = default;
   /// "cuDNN 9.19.0"
   virtual std::string name() const = 0;
-  /// Of the GPU: 90 for 9.0.
+  /// The GPU's compute capability: 90 for 9.0.
   virtual int capability() const = 0;
   /// Bytes of device memory that the call needs while it runs, for which it is made ready. Nothing: it has no
   /// deterministic method for this call.

@@ -69,7 +69,7 @@ class CudaStream final : public DeviceStream {
     use();
     check_cuda(cudaMemcpyAsync(to.data(), from.data(), from.bytes(), cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
   }
-  /// Of calls that follow in this thread.
+  /// The stream of calls that follow in this thread.
   gpu::Stream use() {
     check_cuda(cudaSetDevice(device_), "cudaSetDevice");
     return stream_;

@@ -12,9 +12,9 @@
 #include "cuda/cuda_ops.h"
 #include "cuda/device.h"
 #include "cuda/find_library.h"
+#include "cuda/limits.h"
 #include "cuda/nccl.h"
 #include "cuda/nccl_library.h"
-#include "cuda/place.h"
 #include "gpu_interface.h"
 #include "ops/gpu_library.h"
 

@@ -11,7 +11,7 @@ struct LibraryName {
   const char* package;                 ///< of PyPI
 };
 
-/// Of a runtime's version (CUDART_VERSION): the files of its own toolkit first, since a driver that is new enough for
+/// For a runtime's version (CUDART_VERSION): the files of its own toolkit first, since a driver that is new enough for
 /// it may be too old for libraries of a newer one.
 LibraryName cublaslt_for(int runtime);
 LibraryName cuda_runtime_for(int runtime);

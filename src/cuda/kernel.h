@@ -79,7 +79,7 @@ template <class T>
 TRIREME_DEVICE T shuffle(T value, int lane) {
   return __shfl_sync(0xffffffffu, value, lane);
 }
-/// Of the lane `distance` below; lanes without one get their own value.
+/// The value of the lane `distance` below; lanes without one get their own value.
 template <class T>
 TRIREME_DEVICE T shuffle_up(T value, int distance) {
   return __shfl_up_sync(0xffffffffu, value, static_cast<unsigned>(distance));

@@ -27,7 +27,7 @@ constexpr std::chrono::seconds kAbort{2}, kEnd{10};
 
 class NcclLinks;
 
-/// Of a network.
+/// What the groups of a network share.
 struct Shared {
   Device& device;
   const Library library;
@@ -92,7 +92,7 @@ class NcclCommunicator {
   /// With `calls` held, as get() and begin_abort().
   bool there() const { return comm_ != nullptr; }
   ncclComm* get() const {
-    require(there(), ErrorKind::comm, "the connection between GPUs was abandoned");
+    require(there(), ErrorKind::comm, "the NCCL communicator was aborted after an earlier error");
     return comm_;
   }
   Result state() const {

@@ -11,7 +11,7 @@ namespace gpu {
 using Stream = CUstream_st*;
 }
 
-/// Of a stream that the backend's device made; its GPU becomes the calling thread's.
+/// CUDA's stream of one that the backend's device made; its GPU becomes the calling thread's.
 gpu::Stream gpu_stream(DeviceStream& stream);
 
 }  // namespace trireme

@@ -41,7 +41,7 @@ class NpyArray {
   NpyType type() const { return type_; }
   /// Number of elements.
   uint64_t size() const { return size_; }
-  /// Of all elements, in C order.
+  /// The bytes of all elements, in C order.
   std::span<const std::byte> bytes() const { return data_; }
   /// Element `index` in C order; index < size().
   int64_t at(uint64_t index) const;

@@ -38,7 +38,7 @@ std::vector<SourceFile> TokenFileSource::files(const BeforeBlock& before) const 
 
 void EndOfTextSource::fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens,
                            std::span<int32_t> targets) const {
-  text_->fill(stream, index, tokens, targets);
+  text().fill(stream, index, tokens, targets);
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] == end_) targets[i] = -1;
   }
@@ -117,13 +117,13 @@ Masking masking_of(const Tokenizer& tokenizer, double rate, bool whole_words) {
 }
 
 MaskedSource::MaskedSource(std::unique_ptr<FileSource> text, Masking masking, uint64_t seed)
-    : text_(std::move(text)), masking_(std::move(masking)), seed_(seed) {}
+    : TargetSource(std::move(text)), masking_(std::move(masking)), seed_(seed) {}
 
 void MaskedSource::fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens,
                         std::span<int32_t> targets) const {
   assert(tokens.size() > kMaskedEnds && targets.size() == tokens.size());
   const std::span<int32_t> text = tokens.subspan(1, tokens.size() - kMaskedEnds);
-  text_->fill(stream, index, text, targets.subspan(1, text.size()));
+  this->text().fill(stream, index, text, targets.subspan(1, text.size()));
   tokens.front() = masking_.opening;
   tokens.back() = masking_.closing;
   std::ranges::fill(targets, -1);

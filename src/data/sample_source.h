@@ -75,23 +75,34 @@ class TokenFileSource final : public FileSource {
   uint64_t seed_;
 };
 
-// Samples of another source without a target for the token that ends a document, because the next token begins an
-// unrelated document: GPT-NeoX's and Megatron's eod_mask_loss.
-
-class EndOfTextSource final : public FileSource {
+/// The files of another source, with targets for some of its tokens.
+class TargetSource : public FileSource {
  public:
-  EndOfTextSource(std::unique_ptr<FileSource> text, int32_t end) : text_(std::move(text)), end_(end) {}
-
-  /// The other source's sample; the target of each end token is -1.
-  void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
   bool counts_all() const override { return false; }
   uint64_t tokens() const override { return text_->tokens(); }
   std::string name() const override { return text_->name(); }
   std::vector<SourceFile> files(const BeforeBlock& before) const override { return text_->files(before); }
   std::vector<std::string> index_files() const override { return text_->index_files(); }
 
+ protected:
+  explicit TargetSource(std::unique_ptr<FileSource> text) : text_(std::move(text)) {}
+  const FileSource& text() const { return *text_; }
+
  private:
   std::unique_ptr<FileSource> text_;
+};
+
+// Samples of another source without a target for the token that ends a document, because the next token begins an
+// unrelated document: GPT-NeoX's and Megatron's eod_mask_loss.
+
+class EndOfTextSource final : public TargetSource {
+ public:
+  EndOfTextSource(std::unique_ptr<FileSource> text, int32_t end) : TargetSource(std::move(text)), end_(end) {}
+
+  /// The other source's sample; the target of each end token is -1.
+  void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
+
+ private:
   int32_t end_;
 };
 
@@ -117,20 +128,14 @@ constexpr int64_t kMaskedEnds = 2;
 /// Chooses the share `rate` of a sample's tokens (rounded, at least one), or words up to this number: 8 of 10 become
 /// the mask, 1 of 10 a random ordinary token, 1 stays. The choice depends only on (seed, stream, index). Targets of all
 /// other tokens are -1.
-class MaskedSource final : public FileSource {
+class MaskedSource final : public TargetSource {
  public:
   MaskedSource(std::unique_ptr<FileSource> text, Masking masking, uint64_t seed);
 
   /// tokens: at least 3.
   void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
-  bool counts_all() const override { return false; }
-  uint64_t tokens() const override { return text_->tokens(); }
-  std::string name() const override { return text_->name(); }
-  std::vector<SourceFile> files(const BeforeBlock& before) const override { return text_->files(before); }
-  std::vector<std::string> index_files() const override { return text_->index_files(); }
 
  private:
-  std::unique_ptr<FileSource> text_;
   Masking masking_;
   uint64_t seed_;
 };

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "data/token_layout.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/token_layout.h"
+#include "data/token_dataset.h"
 
 #include <fmt/core.h>
 

@@ -90,7 +90,7 @@ struct Lane {
   std::unique_ptr<DeviceLinks> links;
 };
 
-/// Of chunks: what leaves and what arrives, a row of `limit` elements for each rank; of a library's sum only one
+/// Chunks that leave and that arrive, a row of `limit` elements for each rank; of a library's sum only one
 /// arrives.
 struct Rows {
   Rows(Arena& arena, int ranks, const GroupOptions::Chunks& chunks)
@@ -270,7 +270,7 @@ class DeviceGroup final : public StreamGroup {
     bytes_sent_ = 0;
   }
 
-  /// Of no other messages than sums, which use separate connections.
+  /// Sends no messages but sums, which use separate connections.
   void greet_by_library() {
     if (exchange_ == Exchange::reduce)
       sums_.links->collective(*sums_.stream, DeviceCollective::reduce_scatter, greetings_.first_as({size(), 1}),
@@ -315,7 +315,7 @@ class DeviceGroup final : public StreamGroup {
     if (!parts.empty()) lane.links->exchange(*lane.stream, parts);
   }
 
-  /// Of no elements nothing is sent.
+  /// Sends nothing if there are no elements.
   void issue_between(const auto& out, const auto& in) {
     parts_.clear();
     for (int i = 1; i < size(); ++i) {

@@ -18,7 +18,7 @@ struct Place {
 /// if a local folder hides a model of the hub.
 Place place_of_model(
     const std::string& given, const Alive& alive = [] {});
-/// Of a run folder the newest step's, which holds the tokenizer.
+/// For a run folder its newest step's place, which holds the tokenizer.
 Place place_of_tokenizer(
     const std::string& given, const Alive& alive = [] {});
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/divisors.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "config/schema.h"
 #include "model/presets.h"
 
@@ -19,17 +19,19 @@ namespace {
 /// The options of the group model, and where they come from.
 class Chosen {
  public:
-  Chosen(const ModelOptions& model, const OptionOrigins& origins) : options(model), origins_(origins) {}
-  explicit Chosen(const LoadedConfig& loaded) : Chosen(loaded.config.model, loaded.origins) {}
+  Chosen(const ModelOptions& model, const OptionOrigins& origins, const OptionNames& names)
+      : options(model), origins_(origins), names_(names) {}
+  explicit Chosen(const LoadedConfig& loaded) : Chosen(loaded.config.model, loaded.origins, loaded.config.names) {}
 
   const ModelOptions& options;
 
   bool has(const std::string& option) const { return origins_.contains(option); }
   bool given(const std::string& option) const { return trireme::given(origins_, option); }
-  std::string where(const std::string& option) const { return trireme::where(origins_, option); }
+  std::string where(const std::string& option) const { return trireme::where(origins_, option, names_); }
 
  private:
   const OptionOrigins& origins_;
+  const OptionNames& names_;
 };
 
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -375,7 +377,7 @@ Spec spec_from_options(const LoadedConfig& loaded, int64_t data_vocabulary) {
 void settle_model_options(LoadedConfig& loaded, const Spec& spec, const std::string& by) {
   const ModelOptions m = loaded.config.model;
   const OptionOrigins origins = loaded.origins;
-  const Chosen given(m, origins);
+  const Chosen given(m, origins, loaded.config.names);
   Settler settler(loaded);
   settle_sizes(settler, spec, given, by);
   settle_positions(settler, spec, given, by);

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "base/divisors.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "base/text.h"
 #include "model/adapters.h"
 

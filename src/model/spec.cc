@@ -6,8 +6,8 @@
 #include <cmath>
 #include <string_view>
 
-#include "base/divisors.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "model/adapters.h"
 
 namespace trireme {

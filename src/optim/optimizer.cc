@@ -151,15 +151,15 @@ Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops
       norm_(table, ownership_, data_group.rank()),
       reducer_(f32_gradients(state, data_group), data_group, ops, ownership_, [&] {
         ReducerOptions reduction = reducer_options(table, options);
-        if (state.shares_gradients())
+        if (state.shards_gradients())
           reduction.summed = [this](Context& context, ParameterRange range) { add_to_sums(context, range); };
         return reduction;
       }()) {
   assert((tied_pair != nullptr) == is_tied_across(table));
   if (tied_pair) other_stage_.emplace(*tied_pair, ops);
   assert(state.is_sharded() == !kept_states(table, options, data_group.size(), data_group.rank()).owned.empty());
-  assert(!(tied_pair && state.shares_gradients()));
-  assert((weights_group != nullptr) == (state.is_sharded() && !state.shares_weights()));
+  assert(!(tied_pair && state.shards_gradients()));
+  assert((weights_group != nullptr) == (state.is_sharded() && !state.shards_weights()));
   if (!weights_group) return;
   weights_group_ = make_stream_group(*weights_group, ops, {.thread = reducer_.thread()});
   gatherer_.emplace(*weights_group_, state_ownership_ = state_ownership(table, options, data_group.size()));
@@ -175,7 +175,7 @@ void Optimizer::begin_exchange(Write write) {
 }
 
 void Optimizer::begin(ParameterRange) {
-  if (state_.shares_gradients()) reducer_.wait_until_summed(last_ready_.begin);
+  if (state_.shards_gradients()) reducer_.wait_until_summed(last_ready_.begin);
 }
 
 void Optimizer::ready(ParameterRange range) {
@@ -209,7 +209,7 @@ void Optimizer::add_to_sums(Context& context, ParameterRange range) {
 /// The tied matrix has one gradient from the head, at its own offset, and one from the embedding, after all others. If
 /// two stages hold the matrix, each sends its sum to the other.
 void Optimizer::add_tied_sum(Context& context) {
-  if ((!table_.sums_twice() && !other_stage_) || state_.shares_gradients()) return;
+  if ((!table_.sums_twice() && !other_stage_) || state_.shards_gradients()) return;
   const Parameter& matrix = table_.find("embedding.token.weight");
   if (other_stage_) return other_stage_->add_other(context, slice(state_.gradients(), matrix.offset, matrix.count()));
   ops_.add(context, slice(state_.gradients(), table_.trained_count(), matrix.count()),

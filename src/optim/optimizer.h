@@ -21,7 +21,6 @@
 #include "optim/ownership.h"
 #include "optim/reducer.h"
 #include "optim/shared_weights.h"
-#include "optim/tied_sum.h"
 #include "optim/training_state.h"
 
 namespace trireme {
@@ -94,7 +93,7 @@ class Optimizer final : public GradientSink {
   Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops, Communicator& data_group,
             const OptimizerOptions& options, Communicator* tied_pair = nullptr, Communicator* weights_group = nullptr);
 
-  bool exchanges_every_micro_batch() const { return state_.shares_gradients(); }
+  bool exchanges_every_micro_batch() const { return state_.shards_gradients(); }
   /// Before the backward of a micro-batch whose gradients are exchanged: from now on ready() starts exchanges. write:
   /// overwrite for the step's first exchange.
   void begin_exchange(Write write = Write::overwrite);

@@ -51,7 +51,7 @@ uint64_t piece_hash(const TrainingState& state, int64_t first, int64_t count, ui
   return run_hash(key, whole, box, at, piece);
 }
 
-/// Of a box in a tensor of this shape.
+/// The places of a box in a tensor of this shape.
 ElementPlaces places_of(uint64_t key, const Box& whole, const Box& box) {
   ElementPlaces places{.key = key, .first = offset_of(whole, box.begin)};
   int64_t stride = 1;
@@ -77,7 +77,7 @@ uint64_t box_hash(uint64_t key, const Shape& shape, const Box& box, std::span<co
 }
 
 uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table) {
-  assert(!state.shares_weights());
+  assert(!state.shards_weights());
   assert(!state.weights().device());
   struct Piece {
     const Parameter* parameter;

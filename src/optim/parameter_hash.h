@@ -23,7 +23,7 @@ uint64_t box_hash(uint64_t key, const Shape& shape, const Box& box, std::span<co
 /// it is the hash of the weights without remainders. Not for a state whose weights are sharded.
 /// On the host.
 uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table);
-/// Of a state on the device of `ops`, where it is summed: only sums of kNormChunk elements come to the host.
+/// The hash of a state on the device of `ops`, which sums it: only sums of kNormChunk elements come to the host.
 uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table, Ops& ops);
 
 }  // namespace trireme

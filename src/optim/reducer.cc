@@ -144,7 +144,7 @@ class Reducer::Groups {
     ReductionStage definition;
     std::unique_ptr<StreamGroup> group;
   };
-  /// Of a stripe: the pieces of each turn of each stage.
+  /// The pieces of a stripe, by stage and turn.
   using Turns = std::vector<std::vector<std::vector<ElementRange>>>;
 
   int64_t size() const { return gradients_.count(); }

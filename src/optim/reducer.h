@@ -16,6 +16,8 @@
 
 #include "comm/communicator.h"
 #include "comm/progress_thread.h"
+#include "comm/stream_group.h"
+#include "ops/ops.h"
 #include "optim/reduction_plan.h"
 
 namespace trireme {
@@ -65,7 +67,7 @@ class Reducer {
   /// incomplete.
   void finish();
 
-  /// Of the last step that has finished.
+  /// The times of the last step that has finished.
   const ExchangeTimes& times() const;
   /// The thread of its groups; nullptr for a group of one.
   std::shared_ptr<ProgressThread> thread() const;
@@ -79,6 +81,31 @@ class Reducer {
   class Groups;
   std::unique_ptr<Groups> groups_;  ///< none in a group of one
   ExchangeTimes none_;
+};
+
+/// Adds the gradients of a matrix that two pipeline stages hold because the head is tied to the embedding. Each stage
+/// has summed its own gradient over its data ranks.
+class TiedSum {
+ public:
+  /// pair: first and last stage. Borrows both.
+  TiedSum(Communicator& pair, Ops& ops);
+  ~TiedSum();
+  TiedSum(const TiedSum&) = delete;
+  TiedSum& operator=(const TiedSum&) = delete;
+  static size_t buffer_bytes();
+
+  /// own += the other stage's sum: the same bits on both. own: [count] f32.
+  void add_other(Context& context, View own);
+
+ private:
+  void add_on_device(Context& context, View own);
+
+  Communicator& pair_;
+  Ops& ops_;
+  Arena arena_;
+  View piece_;  ///< a part of the other stage's sum
+  std::unique_ptr<StreamGroup>
+      group_;  ///< where a library connects devices, in place of the pair; last: it uses the piece
 };
 
 }  // namespace trireme

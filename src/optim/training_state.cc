@@ -185,7 +185,7 @@ void store_run(TrainingState& state, int64_t first, const float* values, int64_t
 
 /// Sets elements [first, first + n) of the flat weights, as far as this rank keeps them.
 void store(TrainingState& state, int64_t first, const float* values, int64_t n) {
-  if (!state.shares_weights()) return store_run(state, first, values, n);
+  if (!state.shards_weights()) return store_run(state, first, values, n);
   state.for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t) {
     store_run(state, begin, values + (begin - first), count);
   });
@@ -311,7 +311,7 @@ void TrainingState::read_master(const Parameter& parameter, std::span<float> out
 
 void TrainingState::read_weights(int64_t first, std::span<float> out) const {
   const auto n = static_cast<int64_t>(out.size());
-  // Of a run that begins at element `begin`: f32 values, to their places.
+  // Takes f32 values of a run that begins at element `begin` to their places.
   const auto read_f32 = [&](int64_t begin, ConstView values) {
     reader_->read(values, {}, [&](int64_t at, ConstView piece, ConstView) {
       std::ranges::copy(piece.values<float>(), out.begin() + (begin - first) + at);
@@ -338,7 +338,7 @@ void TrainingState::read_weights(int64_t first, std::span<float> out) const {
       const auto read = [&](int64_t begin, int64_t count, int64_t) {
         read_f32(begin, weights_.rows_slice(begin, count));
       };
-      shares_weights() ? for_owned(first, first + n, read) : read(first, n, first);
+      shards_weights() ? for_owned(first, first + n, read) : read(first, n, first);
   }
 }
 
@@ -437,7 +437,7 @@ void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed
   };
   state.for_owned(0, table.flat_count(),
                   [&](int64_t, int64_t count, int64_t place) { zero(state.owned_remainder(count, place)); });
-  state.shares_weights() ? state.for_owned(0, table.flat_count(), zero_weights) : zero(state.weights());
+  state.shards_weights() ? state.for_owned(0, table.flat_count(), zero_weights) : zero(state.weights());
   for (const Parameter& parameter : table.all())
     if (parameter.init != Init::zeros) fill(state, parameter, seed);
 }

@@ -59,7 +59,7 @@ class TrainingState {
   /// The gradient of elements [first, first + count) after the sum over micro-batches and ranks; all must be owned if
   /// gradients are sharded.
   View summed_gradient(int64_t first, int64_t count) const {
-    return shares_gradients() ? sums_.rows_slice(place_of(first), count) : gradients_.rows_slice(first, count);
+    return shards_gradients() ? sums_.rows_slice(place_of(first), count) : gradients_.rows_slice(first, count);
   }
   // Arrays of what is owned: all in order, or at the places that for_owned() and StateArray::held give. Only
   // write_weights(), write_state(), an update and the healing of a replica write them: an element's place here is not
@@ -76,8 +76,8 @@ class TrainingState {
   std::vector<View> replicated();
   bool trains() const { return trains_; }  ///< has gradients and states, as far as parameters are trained
   bool is_sharded() const { return !kept_.owned.empty(); }
-  bool shares_gradients() const { return kept_.gradients; }
-  bool shares_weights() const { return kept_.weights; }
+  bool shards_gradients() const { return kept_.gradients; }
+  bool shards_weights() const { return kept_.weights; }
   /// run(first element, count, place of the first in the remainder) for each owned run of [begin, end).
   template <class Run>
   void for_owned(int64_t begin, int64_t end, Run run) const {
@@ -91,7 +91,7 @@ class TrainingState {
   /// Calls run(first element, count) for the parts of [begin, end) whose weights it does not keep.
   template <class Run>
   void for_passing_weights(int64_t begin, int64_t end, Run run) const {
-    if (!shares_weights()) return;
+    if (!shards_weights()) return;
     for_owned(begin, end, [&](int64_t first, int64_t count, int64_t) {
       if (begin < first) run(begin, first - begin);
       begin = first + count;

@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "base/divisors.h"
+#include "base/numbers.h"
 
 namespace trireme {
 namespace {

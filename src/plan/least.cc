@@ -1,4 +1,4 @@
-#include "plan/least.h"
+#include "plan/measured_runs.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "plan/measured_machine.h"
+#include "plan/node_type.h"
 
 #include <fmt/ranges.h>
 

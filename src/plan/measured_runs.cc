@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "plan/least.h"
 
 namespace trireme {
 namespace {

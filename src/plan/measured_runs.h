@@ -1,6 +1,7 @@
 #pragma once
 // Holds step_time() against runs that somebody measured: a third of them fits at most three numbers, the others judge.
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,5 +53,10 @@ JudgedRuns judge_runs(const std::vector<MeasuredRun>& runs, const std::vector<bo
 /// Spearman's rank correlation; equal values share their mean rank. Two lists of the same length of at least 2. 0 where
 /// all values of a list are equal.
 double rank_correlation(const std::vector<double>& a, const std::vector<double>& b);
+
+/// The point near `start` where `cost` is least, by the simplex method of Nelder and Mead 1965. step: the first
+/// simplex' edge. Deterministic; at most 400 steps per dimension.
+std::vector<double> least_point(const std::function<double(const std::vector<double>&)>& cost,
+                                const std::vector<double>& start, double step);
 
 }  // namespace trireme

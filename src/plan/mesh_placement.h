@@ -26,15 +26,15 @@ class MeshPlacement {
   // How many bytes leave the node that sends most, per byte that a rank has in a sum, all groups at the same time; 0:
   // no group is on several nodes.
 
-  /// Of tensor groups.
+  /// The share of tensor groups.
   double tensor_share(GroupTraffic traffic) const;
-  /// Of the nodes of the tensor group that begins at this rank; 0: it is on one node.
+  /// The share of the nodes of the tensor group that begins at this rank; 0: it is on one node.
   double tensor_share(GroupTraffic traffic, int64_t first) const;
   /// The largest of a stage's tensor groups.
   double tensor_share_of_stage(GroupTraffic traffic, int64_t stage) const;
-  /// Of data groups, those of all stages.
+  /// The share of data groups, those of all stages.
   double data_share(GroupTraffic traffic) const;
-  /// Of the nodes that have ranks of this stage.
+  /// The share of the nodes that have ranks of this stage.
   double data_share_of_stage(GroupTraffic traffic, int64_t stage) const;
   /// What ranks [first, end) of a stage send, which are on one node.
   double data_share(GroupTraffic traffic, int64_t stage, int64_t first, int64_t end) const;

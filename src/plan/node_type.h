@@ -29,7 +29,7 @@ struct NodeType {
   double price_per_hour = 0;                ///< USD; 0: unknown
   std::string price_date{};                 ///< when this was the list price
   std::string source{};                     ///< of the rates
-  // Of a size that `trireme cluster` knows.
+  // What `trireme cluster` knows of the size.
   std::string size{};      ///< the provider's name: "Standard_D32_v5", "c6i.16xlarge"; empty: no such size
   int64_t threads = 0;     ///< hardware threads of the node
   int64_t memory_gib = 0;  ///< of the node
@@ -61,5 +61,21 @@ struct RunFormats {
 };
 /// The same as Trireme computes with these numbers. Throws Error::config as rates_of().
 MachineRates trireme_rates(const NodeType& node, int64_t ranks, const RunFormats& formats);
+
+/// A kind of node from what `trireme bench node -J` and `trireme bench comm -J` measured on the machines themselves.
+struct MeasuredMachine {
+  NodeType node;         ///< rates as measured: every share is 1
+  std::string host;      ///< where the node was measured
+  bool network = false;  ///< a file of several hosts gave the network's rate
+  double taken = 0;      ///< largest share of a node's processors that other programs had while it was measured
+  std::string busy;      ///< the file that says so
+};
+
+/// At least one file of `bench node`; of several, the slowest rate of each kind counts. Throws Error::io, Error::data
+/// for a file that neither command wrote, and Error::mismatch with the numbers for files of machines that differ.
+MeasuredMachine read_measured_machine(const std::vector<std::string>& files);
+
+/// Throws Error::mismatch with the numbers if cores, instruction set or memory (by more than 15 %) are not the type's.
+void require_same_machine(const MeasuredMachine& measured, const NodeType& type);
 
 }  // namespace trireme

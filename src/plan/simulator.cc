@@ -106,7 +106,7 @@ class Simulation {
     classes_ = classes;
   }
 
-  /// Of a stage: the one whose tensor group's sums take longest.
+  /// The replica of a stage whose tensor group's sums take longest.
   int64_t slowest_replica(int64_t stage) const {
     int64_t slowest = 0;
     double most = 0;
@@ -170,7 +170,7 @@ class Simulation {
     begin_next(index);
   }
 
-  /// Of each rank to the one at its place; ranks that send from one node to another are one flow.
+  /// Each rank sends to the one at its place; ranks that send from one node to another are one flow.
   void send(const Group& group, const PipelineAction& action, int64_t to_part) {
     const size_t receiver = holder(group, to_part);
     std::map<std::pair<int64_t, int64_t>, int64_t> ranks;  // by nodes
@@ -345,7 +345,7 @@ class Simulation {
     if (options_.records) step_.events.push_back({kind, rank, chunk, micro_batch, start, seconds});
   }
 
-  /// Of what does not depend on the group's place.
+  /// The times that do not depend on the group's place.
   const StageTimes& any() const { return groups_.front().times; }
 
   const ModelSize& model_;

@@ -410,7 +410,7 @@ ExchangeTime exchange_time(const ModelSize& model, const StepLayout& layout, con
         share * machine.gradient_bytes * model.trained * parts.matrix * (layout.shard == ShardChoice::none ? 1 : 0.5);
     time.after += ring(bytes, layout.data, links.exchange, links.exchange_latency);
   }
-  // Of one exchange: what travels beside backward, in buckets that start when they are complete.
+  // One exchange: what travels beside backward, in buckets that start when they are complete.
   const double times = parts.exchange.times,
                travels = (whole - whole * parts.exchange.after / parts.exchange.bytes) / times;
   double beside = layers * (parts.backward.busy() + parts.again.busy());

@@ -142,7 +142,7 @@ struct StageTimes {
   double tied = 0;              ///< seconds in which the first and the last stage add the gradients of a tied matrix
   double update = 0;
 };
-/// Of the tensor group that begins at rank `first`. Throws as step_time().
+/// The times of the tensor group that begins at rank `first`. Throws as step_time().
 StageTimes stage_times(const ModelSize& model, const StepLayout& layout, const MachineRates& machine, int64_t first);
 
 /// Whether the ranks of every data group are counted on one node (MachineRates::by_rank).
@@ -169,7 +169,7 @@ double model_flops(const ModelSize& model, int64_t sequences);
 struct MegatronMemory {
   double state = 0, activations = 0;
 };
-/// Of a stage in the middle (first = false: no token matrix) or of the first stage, which keeps most micro-batches.
+/// The memory of a middle stage (no token matrix) or of the first stage, which keeps most micro-batches.
 MegatronMemory megatron_memory(const ModelSize& model, const StepLayout& layout, bool token_matrix);
 
 }  // namespace trireme

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// Of one GPU over a log interval. NaN: the driver does not say.
+/// The state of one GPU over a log interval. NaN: the driver does not say.
 struct GpuReading {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   double busy = kUnknown;         ///< 0-1: part of the time in which a kernel ran, mean over the interval
@@ -30,7 +30,7 @@ std::vector<double> values_of(const GpuReading& reading);
 /// values: kGpuValues of each rank.
 std::vector<GpuReading> readings_of(std::span<const double> values);
 
-/// Of all GPUs whose driver says something; NaN: none says that.
+/// The values of all GPUs whose driver says something; NaN: none says that.
 struct GpuSummary {
   double busy = GpuReading::kUnknown;     ///< mean
   double watts = GpuReading::kUnknown;    ///< sum

@@ -21,7 +21,7 @@ bool ends_within_a_line(const std::string& path) {
   return file.get() != '\n';
 }
 
-/// Of all GPUs, then lists by rank.
+/// Adds the values of all GPUs, then lists by rank.
 void add_gpus(Json& record, const Metrics& m) {
   record["gpu_busy"] = m.gpu->busy;
   record["gpu_watts"] = m.gpu->watts;

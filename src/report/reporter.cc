@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/median.h"
+#include "base/numbers.h"
 #include "base/time.h"
 #include "report/console.h"
 #include "report/sink.h"

@@ -1,4 +1,3 @@
-#include "report/tensorboard.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

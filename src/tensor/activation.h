@@ -13,7 +13,7 @@ struct Names<Activation> {
   static constexpr Named<Activation> kAll[] = {{"gelu-tanh", Activation::gelu_tanh}, {"gelu-erf", Activation::gelu_erf},
                                                {"relu", Activation::relu},           {"tanh", Activation::tanh},
                                                {"silu", Activation::silu},           {"relu2", Activation::relu2}};
-  /// Of transformers; the first name of each value is the one that is exported.
+  /// Names of transformers; the first name of each value is the one that is exported.
   static constexpr Named<Activation> kHuggingFace[] = {
       {"gelu_new", Activation::gelu_tanh},  {"gelu_pytorch_tanh", Activation::gelu_tanh},
       {"gelu_fast", Activation::gelu_tanh}, {"gelu", Activation::gelu_erf},

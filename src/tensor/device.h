@@ -46,7 +46,7 @@ class Device {
   virtual void free(std::byte* memory, size_t bytes) noexcept = 0;
   /// Returns the complete pages inside to the system. Their contents are lost; later writes get memory again.
   virtual void release(std::byte* memory, size_t bytes) = 0;
-  /// Of a device other than the host, whose memory train/machine.h knows; zeros if unknown.
+  /// The memory of a device other than the host (for that, train/machine.h); zeros if unknown.
   virtual DeviceMemory memory() const { return {}; }
   /// The default stream.
   virtual DeviceStream& stream() = 0;

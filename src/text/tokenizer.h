@@ -110,4 +110,23 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json_text, std::
 /// with that text.
 const char* end_of_text_name(const std::function<std::optional<TokenId>(const char*)>& find);
 
+/// The text that new ids add to a prompt, incrementally: the joined results of feed() and finish() are decode(prompt
+/// and new ids) without its common prefix with decode(prompt). So the first new word keeps the space before it, which
+/// decoding it alone would drop.
+class Continuation {
+ public:
+  /// Borrows the tokenizer. Throws Error::data for an id without a token.
+  Continuation(const Tokenizer& tokenizer, std::span<const TokenId> prompt);
+  /// As in TextStream.
+  std::string feed(TokenId id) { return new_part(stream_->feed(id)); }
+  std::string finish() { return new_part(stream_->finish()); }
+
+ private:
+  std::string new_part(std::string text);
+
+  std::string known_;  // decode(prompt)
+  size_t at_ = 0;      // bytes of it that the text has repeated so far
+  std::unique_ptr<TextStream> stream_;
+};
+
 }  // namespace trireme

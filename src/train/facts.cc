@@ -4,7 +4,6 @@
 
 #include "base/count.h"
 #include "base/error.h"
-#include "base/option_name.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/peft/targets.h"
 #include "checkpoint/snapshot/checkpoint.h"
@@ -111,7 +110,7 @@ std::string describe_sums(const Config& config, const RankPlan& plan, const std:
   }
 }
 
-void require_memory(const RankPlan& plan, const RankContext& rank, const Device& device) {
+void require_memory(const RankPlan& plan, const RankContext& rank, const Device& device, const OptionNames& names) {
   const MemoryPlan& memory = plan.memory;
   if (!device.is_host()) {
     const DeviceMemory now = device.memory();
@@ -122,10 +121,10 @@ void require_memory(const RankPlan& plan, const RankContext& rank, const Device&
             gigabytes(memory.scratch), of_connections(memory), gigabytes(now.free), gigabytes(now.total),
             memory.on_device() - memory.nccl > now.free ? ""
             : plan.optimizer->shard == ShardChoice::none
-                ? fmt::format("set {} for fewer connections, ", option_name("--comm.reduce nccl"))
-                : fmt::format("set {} and {} for fewer connections, ", option_name("--optim.shard-group host"),
-                              option_name("--comm.reduce hosts")),
-            option_name("batch.micro"), count_text(plan.step.micro_sequences, "row"), option_name("batch.sequence"));
+                ? fmt::format("set {} for fewer connections, ", names("--comm.reduce nccl"))
+                : fmt::format("set {} and {} for fewer connections, ", names("--optim.shard-group host"),
+                              names("--comm.reduce hosts")),
+            names("batch.micro"), count_text(plan.step.micro_sequences, "row"), names("batch.sequence"));
     return;
   }
   const uint64_t available = available_memory(rank.local_size());
@@ -135,8 +134,8 @@ void require_memory(const RankPlan& plan, const RankContext& rank, const Device&
           "fewer ranks per host",
           gigabytes(memory.total()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),
           gigabytes(memory.scratch), gigabytes(memory.exchange), gigabytes(memory.snapshot),
-          count_text(rank.local_size(), "rank"), rank.host, gigabytes(available), option_name("batch.micro"),
-          count_text(plan.step.micro_sequences, "row"), option_name("batch.sequence"));
+          count_text(rank.local_size(), "rank"), rank.host, gigabytes(available), names("batch.micro"),
+          count_text(plan.step.micro_sequences, "row"), names("batch.sequence"));
 }
 
 std::string describe_kernels(const Backend& backend, DType dtype) {

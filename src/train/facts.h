@@ -18,7 +18,7 @@ std::string describe_exchange(const Config& config, const RankPlan& plan);
 std::string describe_sums(const Config& config, const RankPlan& plan, const std::string& library);
 
 /// Throws Error::config with the numbers when the plans of this host's ranks do not fit in its memory.
-void require_memory(const RankPlan& plan, const RankContext& rank, const Device& device);
+void require_memory(const RankPlan& plan, const RankContext& rank, const Device& device, const OptionNames& names);
 
 /// Facts of any training: model, precision, mesh, ranks, memory, and the share of the peak for rows of `sequence`
 /// tokens.

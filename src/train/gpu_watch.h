@@ -23,7 +23,7 @@ class GpuWatch {
   GpuWatch(const GpuWatch&) = delete;
   GpuWatch& operator=(const GpuWatch&) = delete;
 
-  /// Of the time since the last call, or the last known where that was shorter than a second. Returns at once.
+  /// The state since the last call, or the last known one if that was less than a second ago. Returns at once.
   GpuReading take();
   /// Collective: take() of all ranks, by rank.
   std::vector<GpuReading> of_all(Scalars& scalars) { return readings_of(scalars.gather(values_of(take()))); }

@@ -17,7 +17,6 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
-#include "base/option_name.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/run_folder/run_steps.h"
 #include "checkpoint/snapshot/shared_copies.h"
@@ -248,7 +247,7 @@ class BothSides {
         fmt::format("the snapshots of {} are on local disks, in {} (newest: step {}), but none is "
                     "complete on the hosts of this start: start on the hosts that have them, or start "
                     "from scratch with {}",
-                    run_dir(), note_.folder, note_.step, option_name("--checkpoint.resume none --run.overwrite")));
+                    run_dir(), note_.folder, note_.step, config_.names("--checkpoint.resume none --run.overwrite")));
   }
 
   const Config& config_;

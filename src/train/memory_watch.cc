@@ -56,8 +56,8 @@ uint64_t MemoryWatch::now() const {
 
 void MemoryWatch::look() {
   const uint64_t bytes = now();
-  uint64_t most = most_;
-  while (bytes > most && !most_.compare_exchange_weak(most, bytes)) {
+  uint64_t most = maximum_;
+  while (bytes > most && !maximum_.compare_exchange_weak(most, bytes)) {
   }
 }
 

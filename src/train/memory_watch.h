@@ -26,7 +26,7 @@ class MemoryWatch {
 
   /// The most bytes above the start value that have been observed so far.
   uint64_t peak();
-  uint64_t seen() const { return most_ - std::min<uint64_t>(most_, before_); }
+  uint64_t seen() const { return maximum_ - std::min<uint64_t>(maximum_, before_); }
 
  private:
   uint64_t now() const;  ///< 0 if it cannot be read
@@ -34,7 +34,7 @@ class MemoryWatch {
 
   int file_;
   uint64_t before_ = 0;
-  std::atomic<uint64_t> most_ = 0;
+  std::atomic<uint64_t> maximum_ = 0;
   ControlThread thread_;
 };
 

@@ -19,7 +19,8 @@ Run::Run(const RunPlan& of, bool writes_folder, Device& device)
       data_files(plan.data_files),
       state(table, plan.part.dtype, plan.part.trains, plan.part.kept, device),
       schedule(schedule_of(plan.config())),
-      skips(plan.config().run.dir, plan.config().run.max_skips, loss_scale_options(plan.config().precision)) {
+      skips(plan.config().run.dir, plan.config().run.max_skips, loss_scale_options(plan.config().precision),
+            plan.config().names) {
   schedule.warms_from_zero = plan.warms_from_zero;
   progress.best_loss = std::numeric_limits<double>::infinity();
   progress.loss_scale = start_loss_scale(loss_scale_options(plan.config().precision));

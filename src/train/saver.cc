@@ -16,7 +16,6 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
-#include "base/option_name.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/run_folder/run_steps.h"
 #include "comm/heartbeat.h"
@@ -24,6 +23,7 @@
 #include "train/local_resume.h"
 
 namespace trireme {
+
 namespace fs = std::filesystem;
 namespace {
 
@@ -37,7 +37,8 @@ Saver::Saver(const Run& run, Session& session, std::function<void()> check_claim
       check_claim_(std::move(check_claim)),
       scalars_(session.mesh().world()),
       heartbeat_(session.rank().heartbeat),
-      writer_(run.config().run.dir, run.table, run.state, session.mesh().world(), heartbeat_, check_claim_) {
+      writer_(run.config().run.dir, run.table, run.state, session.mesh().world(), heartbeat_, check_claim_,
+              run.config().names("--run.dir")) {
   space_ = writer_.require_space(facts_of({}));
   open_fallback();
   if (plan_.resume) start_from(run.progress.step);
@@ -55,7 +56,7 @@ void Saver::open_fallback() {
     }, other{};
     if (stat(run.dir.c_str(), &own) == 0 && stat(run.fallback.c_str(), &other) == 0 && own.st_dev == other.st_dev)
       log::warning("{} {} is on the same file system as the run folder {}, so both are full at the same time",
-                   option_name("run.fallback"), run.fallback, run.dir);
+                   plan_.config().names("run.fallback"), run.fallback, run.dir);
   });
 }
 
@@ -65,10 +66,12 @@ void Saver::open_local(const Session& session) {
   const std::string folder = open_local_folder(config, scalars_);
   if (folder.empty()) return;
   const double rate = config.checkpoint.copy_mb_per_second * 1e6 / session.rank().local_size();
-  copies_.emplace(
-      SharedCopies::Options{
-          .run_dir = config.run.dir, .folder = folder, .bytes_per_second = rate, .keep = config.checkpoint.keep},
-      scalars_, session.rank().heartbeat, check_claim_);
+  copies_.emplace(SharedCopies::Options{.run_dir = config.run.dir,
+                                        .folder = folder,
+                                        .bytes_per_second = rate,
+                                        .keep = config.checkpoint.keep,
+                                        .keep_name = config.names("checkpoint.keep")},
+                  scalars_, session.rank().heartbeat, check_claim_);
   const auto here = [&](const std::string& path) { return fs::path(path).parent_path() == fs::path(folder); };
   const bool direct = plan_.resume && here(plan_.resume->path);
   const std::string kept = !plan_.resume ? std::string() : direct ? plan_.resume->path : plan_.resume->nearby;
@@ -186,7 +189,7 @@ std::string Saver::written_folder() {
       log::write_once(log::Level::warning,
                       fmt::format("cannot write the last snapshot, of step {}: {}; trying again in {:g} s and until "
                                   "{:g} s have passed ({}); make room meanwhile",
-                                  begun_, e.what(), pause, config.checkpoint.retry, option_name("checkpoint.retry")));
+                                  begun_, e.what(), pause, config.checkpoint.retry, config.names("checkpoint.retry")));
     }
     std::this_thread::sleep_for(std::chrono::duration<double>(pause));
     writer_.retry(config.run.dir);
@@ -206,12 +209,13 @@ void Saver::keep_weights(const CommonError& failure) {
     folder = writer_.publish(0).value();
   } catch (const CommonError& e) {
     throw CommonError(e.kind(), fmt::format("{}; and {} did not take the snapshot of step {} either: {}",
-                                            failure.what(), option_name("run.fallback"), begun_, e.what()));
+                                            failure.what(), plan_.config().names("run.fallback"), begun_, e.what()));
   }
-  throw CommonError(failure.kind(),
-                    fmt::format("{}; the snapshot of step {} is in {}: make room, then move it into {} or resume with "
-                                "{} {}",
-                                failure.what(), begun_, folder, run.dir, option_name("--checkpoint.resume"), folder));
+  throw CommonError(
+      failure.kind(),
+      fmt::format("{}; the snapshot of step {} is in {}: make room, then move it into {} or resume with "
+                  "{} {}",
+                  failure.what(), begun_, folder, run.dir, plan_.config().names("--checkpoint.resume"), folder));
 }
 
 std::optional<CheckpointEvent> Saver::publish_local() {
@@ -316,8 +320,9 @@ std::string Saver::newest() const {
 }
 
 void Saver::finish(const RunCounters& progress) {
+  const OptionNames& names = plan_.config().names;
   const std::string advice = fmt::format("lower {}, or resume from an earlier snapshot with {}",
-                                         option_name("optim.learning-rate"), option_name("--checkpoint.resume"));
+                                         names("optim.learning-rate"), names("--checkpoint.resume"));
   if (watch_.in_streak() && published_ == progress.step)
     throw CommonError(ErrorKind::numeric,
                       fmt::format("the weights of {} give no finite validation loss; {}", newest(), advice));
@@ -374,6 +379,20 @@ void Saver::link_best(const std::string& folder) const {
   if (!error) fs::create_directory_symlink(to.lexically_relative(from), temporary, error);
   if (!error) fs::rename(temporary, link, error);
   if (error) log::warning("cannot make the link {} to the best snapshot {}: {}", link, folder, error.message());
+}
+
+void WeightsWatch::record_step(int64_t step, const StepResult& result) {
+  if (result.overflow) return;
+  last_ = !result.finite ? Last::not_finite : result.skipped ? Last::spike : Last::good;
+  if (last_ == Last::good) good_step_ = step;
+}
+
+void WeightsWatch::record_evaluation(double loss) {
+  if (!std::isfinite(loss)) {
+    last_ = Last::not_finite;
+  } else if (last_ == Last::spike) {
+    last_ = Last::good;
+  }
 }
 
 }  // namespace trireme

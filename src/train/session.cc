@@ -49,7 +49,7 @@ std::unique_ptr<Session> Session::make(const SessionOptions& options, const Para
   made->links_.emplace(mesh.pipeline(), ops, mesh.shape().chunks, options.dtype, options.shape.own_rows(tensor.size()),
                        options.spec.width, options.exchange_cores);
   // If the state is sharded, the optimizer's options say which rank owns what.
-  if (state.shares_weights())
+  if (state.shards_weights())
     made->shared_weights_ = std::make_unique<SharedWeights>(
         state, *made->state_ranks(), state_ownership(table, options.optimizer.value(), mesh.data().size()), ops,
         options.exchange_cores);
@@ -61,7 +61,7 @@ std::unique_ptr<Session> Session::make(const SessionOptions& options, const Para
   if (!options.optimizer || !options.shape.training) return made;
   made->tied_pair_ = make_tied_pair(mesh.pipeline(), table);
   made->optimizer_.emplace(table, state, ops, mesh.data(), *options.optimizer, made->tied_pair_.get(),
-                           state.shares_weights() ? nullptr : made->state_ranks());
+                           state.shards_weights() ? nullptr : made->state_ranks());
   if (options.shape.sequence_parallel)
     made->sequence_sums_.emplace(table, state.gradients(), *made->tensor_, made->stage_->context(), &*made->optimizer_);
   return made;

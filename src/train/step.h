@@ -37,7 +37,7 @@ class TrainStep {
   StepResult run(const StepStart& start);
   /// This rank's part of the last step.
   const StepPart& part() const { return part_; }
-  /// Of the batches that the last step took in.
+  /// The rows of the batches that the last step took in.
   const StepRows& rows() const { return rows_; }
 
  private:

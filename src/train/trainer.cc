@@ -9,10 +9,9 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/option_name.h"
 #include "comm/agreement.h"
 #include "train/guard/healing.h"
-#include "train/guard/spikes.h"
+#include "train/guard/skips.h"
 
 namespace trireme {
 namespace {
@@ -163,7 +162,7 @@ bool Trainer::roll_back() {
     throw CommonError(ErrorKind::numeric,
                       fmt::format("the loss spiked again after rolling back to step {} {} times; lower "
                                   "{} or resume from an earlier snapshot",
-                                  step, kMostRollBacks, option_name("optim.learning-rate")));
+                                  step, kMostRollBacks, config().names("optim.learning-rate")));
   }
   work_.run.reporter->finish("rolled-back", progress().step);
   const uint64_t samples = progress().samples;
@@ -289,7 +288,7 @@ bool Trainer::train() {
   if (progress().step == 0 && task_.saves_first) save();
   if (progress().step > 0 && done())
     log::info("no steps left to train: {} done, {} is {}; raise it to train longer",
-              count_text(progress().step, "step"), option_name("run.steps"), config().run.steps);
+              count_text(progress().step, "step"), config().names("run.steps"), config().run.steps);
   work_.run.meter.restart();
   bool stopped = scalars().any(rank().stop_requested());
   while (!done() && !stopped && !(task_.is_finished && task_.is_finished())) stopped = advance();

@@ -482,5 +482,13 @@ TEST_F(NeoxKeys, OfOtherValuesAreMappedWithoutEffectOrRefused) {
   expect_roles(kDeepspeedKeys);
 }
 
+TEST(GptNeoxKeys, StandOnceAndAreExplainedWithTheirLimits) {
+  for (const DialectKey& key : gpt_neox_keys()) {
+    EXPECT_NE(key.meaning, "") << key.name;
+    EXPECT_TRUE(key.values.empty() || *key.reason != '\0') << key.name;
+    EXPECT_EQ(kGptNeox.find(key.name), &key) << key.name << " stands twice";
+  }
+}
+
 }  // namespace
 }  // namespace trireme

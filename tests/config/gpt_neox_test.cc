@@ -8,7 +8,6 @@
 #include "config/document.h"
 #include "config/load.h"
 #include "config/validate.h"
-#include "config/yaml_reader.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
@@ -574,34 +573,6 @@ TEST_F(GptNeox, NativeFilesAndOtherProgramsFilesAreNotMistakenForIt) {
   write_text(folder_ / "mixed.yaml", "model:\n  layers: 3\nnum_layers: 3\n");
   EXPECT_ERROR(load_config({folder_ / "mixed.yaml"}, {}), ErrorKind::config,
                "it is a key of dialect gpt-neox; add --dialect gpt-neox");
-}
-
-TEST(SplitWords, FindsFilesInTheFolderAndWithoutTheirEnding) {
-  const TemporaryFolder folder;
-  write_text(folder / "125M.yml", "{}");
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"125M", "-d", folder.path()}, {"--conf_dir=" + folder.path(), "125M.yml"}})
-    EXPECT_EQ(split_words(words).files, std::vector<std::string>{folder / "125M.yml"});
-  EXPECT_EQ(split_words({folder / "125M"}).files, std::vector<std::string>{folder / "125M.yml"});
-  EXPECT_TRUE(split_words({"a.yml", "--verbose"}).verbose);
-  EXPECT_ERROR(split_words({"-d", "data"}), ErrorKind::usage,
-               "-d data is the folder of the configuration files, but no file is given; for the folder of the data use "
-               "--data.dir");
-}
-
-TEST(YamlReader, KeepsListsAsJson) {
-  const auto settings = parse_yaml("{a: [1, 0.5, x, \"1\", [true, null], {k: 2, 3: [b,]}], b: 2}", "t.yml", 0);
-  ASSERT_EQ(settings.size(), 2u);
-  EXPECT_EQ(settings[0].problem, "a list");
-  EXPECT_EQ(settings[0].text, R"([1,0.5,"x","1",[true,null],{"k":2,"3":["b"]}])");
-}
-
-TEST(GptNeoxKeys, StandOnceAndAreExplainedWithTheirLimits) {
-  for (const DialectKey& key : gpt_neox_keys()) {
-    EXPECT_NE(key.meaning, "") << key.name;
-    EXPECT_TRUE(key.values.empty() || *key.reason != '\0') << key.name;
-    EXPECT_EQ(kGptNeox.find(key.name), &key) << key.name << " stands twice";
-  }
 }
 
 }  // namespace

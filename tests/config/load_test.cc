@@ -182,5 +182,18 @@ TEST(SplitWords, DistinguishesFilesFromFlagsAndTheirValues) {
   EXPECT_ERROR(split_words({"--dialect"}), ErrorKind::usage, "--dialect needs a name");
 }
 
+TEST(SplitWords, FindsFilesInTheFolderAndWithoutTheirEnding) {
+  const TemporaryFolder folder;
+  write_text(folder / "125M.yml", "{}");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"125M", "-d", folder.path()}, {"--conf_dir=" + folder.path(), "125M.yml"}})
+    EXPECT_EQ(split_words(words).files, std::vector<std::string>{folder / "125M.yml"});
+  EXPECT_EQ(split_words({folder / "125M"}).files, std::vector<std::string>{folder / "125M.yml"});
+  EXPECT_TRUE(split_words({"a.yml", "--verbose"}).verbose);
+  EXPECT_ERROR(split_words({"-d", "data"}), ErrorKind::usage,
+               "-d data is the folder of the configuration files, but no file is given; for the folder of the data use "
+               "--data.dir");
+}
+
 }  // namespace
 }  // namespace trireme

@@ -130,5 +130,12 @@ TEST_F(ConfigFile, IsRefusedWhenNotUtf8) {
                "byte 0x00 at offset 1 is not UTF-8");
 }
 
+TEST(Yaml, KeepsListsAsJson) {
+  const auto settings = parse_yaml("{a: [1, 0.5, x, \"1\", [true, null], {k: 2, 3: [b,]}], b: 2}", "t.yml", 0);
+  ASSERT_EQ(settings.size(), 2u);
+  EXPECT_EQ(settings[0].problem, "a list");
+  EXPECT_EQ(settings[0].text, R"([1,0.5,"x","1",[true,null],{"k":2,"3":["b"]}])");
+}
+
 }  // namespace
 }  // namespace trireme

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/neox/optimizer.h"
+#include "checkpoint/neox/states.h"
 #include "tests/fuzz/fuzz_file.h"
 
 namespace {

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "model/mesh_layout.h"
 #include "tests/support/apart_device.h"
+#include "tests/support/apart_ops.h"
 #include "tests/support/cut_states.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"

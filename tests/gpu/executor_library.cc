@@ -16,12 +16,13 @@
 
 #include "cuda/cuda_ops.h"
 #include "cuda/kernel.h"
-#include "cuda/place.h"
+#include "cuda/limits.h"
 #include "gpu_interface.h"
 #include "ops/gpu_library.h"
 #include "tests/gpu/plain_attention.h"
 #include "tests/gpu/plain_products.h"
 #include "tests/support/apart_device.h"
+#include "tests/support/apart_ops.h"
 #include "tests/support/socket_network.h"
 
 // Of the environment: TRIREME_EXECUTOR_GPUS: how many GPUs a process sees, default one; TRIREME_EXECUTOR_HIDES: each

@@ -12,7 +12,7 @@
 #include "base/host.h"
 #include "base/time.h"
 #include "cuda/find_library.h"
-#include "cuda/place.h"
+#include "cuda/limits.h"
 #include "tensor/device.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/paths.h"
@@ -95,7 +95,8 @@ TEST_F(Nccl, ASplitThatFailsEndsItsParentAndWhatItMade) {
                "ncclCommSplit failed between GPUs: remote process exited");
   EXPECT_EQ(calls(), std::string("split color 0 key 0") + kGroup + "abort\nabort of a failed split\n");
   of<nccl::Result>("fake_state") = nccl::kSuccess;
-  EXPECT_ERROR(world->split(0, 0, LinkUse::tensors), ErrorKind::comm, "the connection between GPUs was abandoned");
+  EXPECT_ERROR(world->split(0, 0, LinkUse::tensors), ErrorKind::comm,
+               "the NCCL communicator was aborted after an earlier error");
 }
 
 TEST_F(Nccl, AGroupThatDoesNotBecomeReadyIsEnded) {
@@ -118,7 +119,8 @@ TEST_F(Nccl, AnAbortByAnotherThreadEndsASplitThatIsUnderWay) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     network->abort_all();
   });
-  EXPECT_ERROR(world->split(0, 0, LinkUse::tensors), ErrorKind::comm, "the connection between GPUs was abandoned");
+  EXPECT_ERROR(world->split(0, 0, LinkUse::tensors), ErrorKind::comm,
+               "the NCCL communicator was aborted after an earlier error");
   aborts.join();
   of<int>("fake_polls") = 0;
   EXPECT_EQ(calls(), std::string("split color 0 key 0") + kGroup + "abort\nabort of a failed split\n");
@@ -168,7 +170,7 @@ TEST_F(Nccl, AGroupEndsItsCommunicator) {
   links->abort();
   links->abort();
   EXPECT_EQ(calls(), std::string("connect 2 0 id 0") + kParent + "abort\n") << "once";
-  EXPECT_ERROR(links->check(), ErrorKind::comm, "the connection between GPUs was abandoned");
+  EXPECT_ERROR(links->check(), ErrorKind::comm, "the NCCL communicator was aborted after an earlier error");
 }
 
 TEST_F(Nccl, AfterAnAbortOfAllGroupsNewOnesAreConnected) {
@@ -179,7 +181,7 @@ TEST_F(Nccl, AfterAnAbortOfAllGroupsNewOnesAreConnected) {
   network->abort();
   EXPECT_EQ(calls(), "abort\nabort\n");
   EXPECT_EQ(network->awaited(), nullptr);
-  EXPECT_ERROR(network->check(), ErrorKind::comm, "the connection between GPUs was abandoned");
+  EXPECT_ERROR(network->check(), ErrorKind::comm, "the NCCL communicator was aborted after an earlier error");
   one.reset();
   other.reset();
   network->check();

@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "base/median.h"
+#include "base/numbers.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "optim/tied_sum.h"
+#include "optim/reducer.h"
 
 #include <gtest/gtest.h>
 

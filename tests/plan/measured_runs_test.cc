@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "base/file.h"
-#include "plan/least.h"
 #include "plan/node_type.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"

@@ -1,4 +1,3 @@
-#include "report/tensorboard.h"
 
 #include <gtest/gtest.h>
 

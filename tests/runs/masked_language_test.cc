@@ -132,8 +132,8 @@ TEST_F(MaskedLanguage, AnyNumberOfRanksAndMicroBatchesGivesTheSameLosses) {
 }
 
 TEST_F(MaskedLanguage, SaysWhatDoesNotFit) {
-  fails(train("run", {"--data.mask-rate", "0.2"}), "the model predicts the next token and masks none");
-  fails(train("run", {"--data.whole-words", "true"}), "the model predicts the next token and masks none");
+  fails(train("run", {"--data.mask-rate", "0.2"}), "the model is causal and uses no masking");
+  fails(train("run", {"--data.whole-words", "true"}), "the model is causal and uses no masking");
   fails(pretrain("run", {"--data.mask-end-of-text", "true"}),
         "a masked language model does not predict the next token; remove it");
   fails(pretrain("run", {"--data.dir", path("")}), "needs the tokenizer of its data");

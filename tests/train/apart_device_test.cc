@@ -9,6 +9,7 @@
 #include "optim/parameter_hash.h"
 #include "tensor/pinned.h"
 #include "tests/support/apart_device.h"
+#include "tests/support/apart_ops.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/temporary_folder.h"

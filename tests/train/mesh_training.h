@@ -14,6 +14,7 @@
 #include "model/pipeline_order.h"
 #include "tensor/f16.h"
 #include "tests/support/apart_device.h"
+#include "tests/support/apart_ops.h"
 #include "tests/support/cut_states.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/socket_network.h"

@@ -7,10 +7,9 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/median.h"
+#include "base/numbers.h"
 #include "base/time.h"
 #include "bench/comm/hardware.h"
-#include "bench/comm/pattern.h"
 #include "bench/comm/traffic.h"
 #include "ops/backend.h"
 

@@ -40,7 +40,7 @@ std::string to_text(const Row& row);
 /// Mean bus bandwidth over all rows and both modes; 0 without any.
 double average_bus_bandwidth(const std::vector<Row>& rows);
 int64_t total_wrong(const std::vector<Row>& rows);
-/// Of a table: wrong values of its rows, or what its footer counts; 0: all was right, or was not checked.
+/// Wrong values in the rows of a table, or what its footer counts; 0: all was right, or was not checked.
 int64_t wrong_results(const Table& table);
 Json to_json(const Row& row);
 
@@ -50,8 +50,8 @@ Json to_json(const Row& row);
 /// table.
 std::vector<Table> parse_tables(std::string_view text, const std::string& source);
 
-/// Of a file in JSON or CSV, one table per collective; empty: it is neither. Throws Error::data naming the file for one
-/// that holds no measurements.
+/// The tables of a file in JSON or CSV, one per collective; empty: it is neither. Throws Error::data naming the file if
+/// it holds no measurements.
 std::vector<Table> parse_records(std::string_view text, const std::string& source);
 
 /// Several tables side by side: one line per size of the first, with time and bus bandwidth (out of place) of each and

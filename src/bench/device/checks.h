@@ -77,7 +77,7 @@ struct Difference {
   double typical = 0;     ///< root mean square of the differences, of the output in which it is largest
   std::string text = {};  ///< of the worst: "y[17] is 2.5, not 0.1"
 };
-/// Of all outputs, which have the same names and sizes.
+/// The difference of all outputs, which have the same names and sizes.
 Difference difference(const Side& got, const Side& want);
 /// The first output whose bits differ: "m: 3 of 1000 elements have other bits, the first is [17]: 0.5, on the CPU
 /// 0.25"; empty: none.
@@ -103,7 +103,7 @@ struct Bench {
 /// share links.
 Result check_copies(const Bench&);
 
-// Of one GPU. No rank waits for another one.
+// Checks of one GPU. No rank waits for another one.
 /// A stream that waits for an event of another one sees its work; times of events are positive and those of the host.
 Result check_events(const Bench&);
 /// Products (cuBLASLt) against the CPU's, f32 and bf16.

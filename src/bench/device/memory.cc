@@ -161,7 +161,7 @@ Result check_events(const Bench& bench) {
   const double host = seconds_since(start), own = end.seconds_since(begin);
   if (const std::string other = first_difference(target, sent); !other.empty())
     return failed("a stream that waits for an event of another one did not see its work: " + other);
-  if (!written.reached()) return failed("an event is not reached although what waits for it has run");
+  if (!written.reached()) return failed("event pending although work that waits for it has finished");
   // The clocks of host and GPU differ by less than the host needs to notice the end.
   if (!(own > 0) || own > 1.1 * host + 1e-3)
     return failed(fmt::format("events are {:.6f} s apart, but the host saw them within {:.6f} s", own, host));

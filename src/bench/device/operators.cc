@@ -12,7 +12,7 @@
 namespace trireme::device_check {
 namespace {
 
-/// Of Difference. f32: sums of up to 50,304 products in another order. bf16: one rounding is 4e-3 at most and 2e-3
+/// Limits of Difference. f32: sums of up to 50,304 products in another order. bf16: a rounding is at most 4e-3, 2e-3
 /// typically, and attention rounds probabilities and dS, too. The most that the operators of GPT-2 124M showed on the
 /// executor: f32 4e-6, bf16 3.1e-2 (dS of a single element).
 struct Tolerance {

@@ -14,7 +14,7 @@
 namespace trireme::device_check {
 namespace {
 
-// Of a PCIe link. Headers of packets leave about 0.9 of it, and Azure's health checks ask for 21 GB/s of generation 4
+// Share of a PCIe link. Headers of packets leave about 0.9 of it, and Azure's health checks ask for 21 GB/s of gen. 4
 // (0.67) and 48 GB/s of generation 5 (0.76). Half is what a link with half of its lanes or of its speed carries.
 constexpr double kLeastPcieShare = 0.6;
 constexpr double kLeastLinkShare = 0.5;  // of NVLink: below it links are down or messages take another way

@@ -28,7 +28,7 @@ struct Result {
   double seconds = 0;
 };
 
-/// Of one GPU.
+/// The results of one GPU.
 struct GpuReport {
   int rank = 0;
   std::string host = {}, hardware = {}, place = {};  ///< place: of the GPU in its host
@@ -65,7 +65,7 @@ std::string to_text(const Report& report);
 Json to_json(const Report& report);
 
 Json to_json(const GpuReport& gpu);
-/// Of to_json(): what ranks send to the first one.
+/// The inverse of to_json(): what ranks send to the first one.
 GpuReport gpu_report_from_json(const Json& json);
 
 }  // namespace trireme::device_check

@@ -321,7 +321,7 @@ void add_to_gains(const Spec& spec, std::string_view name, float sign, std::vect
 void to_gguf_values(const GgufArchitecture& architecture, const Spec& spec, std::string_view name, int64_t row_length,
                     std::vector<float>& values) {
   add_to_gains(spec, name, 1, values);
-  // Of queries that are normalised afterwards, the gain.
+  // The gain of queries that are normalised afterwards.
   const bool normed = spec.query_keys != QueryKeys::plain;
   if (name.ends_with(normed ? ".attn_q_norm.weight" : ".attn_q.weight")) {
     const float factor = query_factor(architecture, spec);

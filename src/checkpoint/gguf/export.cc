@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/gguf/architecture.h"
-#include "checkpoint/gguf/vocabulary.h"
+#include "checkpoint/gguf/file.h"
 #include "checkpoint/huggingface/generation_settings.h"
 
 namespace trireme {

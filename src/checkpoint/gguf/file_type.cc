@@ -1,9 +1,9 @@
-#include "checkpoint/gguf/file_type.h"
+#include "checkpoint/gguf/export.h"
 
 namespace trireme {
 namespace {
 
-/// Of the first and last eighth of the layers, and of every third one between.
+/// True for the first and last eighth of the layers, and for every third one between.
 bool gets_more_bits(int64_t layer, int64_t layers) {
   return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
 }

@@ -23,10 +23,12 @@ class Keys {
   explicit Keys(const GgufHeader& header) : header_(header), prefix_(header.text("general.architecture") + ".") {}
 
   const GgufHeader& header() const { return header_; }
-  int64_t integer(const char* key) const { return header_.integer(prefix_ + key); }
-  int64_t integer(const char* key, int64_t otherwise) const { return header_.integer(prefix_ + key, otherwise); }
-  double number(const char* key) const { return shortest(header_.number(prefix_ + key)); }
-  double number(const char* key, double otherwise) const { return shortest(header_.number(prefix_ + key, otherwise)); }
+  int64_t integer(const char* key, std::optional<int64_t> otherwise = {}) const {
+    return header_.integer(prefix_ + key, otherwise);
+  }
+  double number(const char* key, std::optional<double> otherwise = {}) const {
+    return shortest(header_.number(prefix_ + key, otherwise));
+  }
   bool flag(const char* key, bool otherwise) const { return header_.flag(prefix_ + key, otherwise); }
   std::string text(const char* key) const { return has(key) ? header_.text(prefix_ + key) : std::string(); }
   bool has(const char* key) const { return header_.has(prefix_ + key); }
@@ -56,7 +58,7 @@ class Keys {
 
 const std::string& architecture_name(const GgufHeader& header) { return header.text("general.architecture"); }
 
-/// Of two families with one architecture, the one that has what the file has.
+/// The one of two families with one architecture that has what the file has.
 std::string model_type_of(const GgufHeader& header) {
   const std::string& name = architecture_name(header);
   if (name == "olmo2") return header.has("olmo2.attention.sliding_window") ? "olmo3" : "olmo2";

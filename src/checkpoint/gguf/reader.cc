@@ -237,38 +237,23 @@ const GgufTensor* GgufHeader::find(std::string_view name) const {
   return found == tensors.end() ? nullptr : &*found;
 }
 
-int64_t GgufHeader::integer(std::string_view key) const {
-  const auto* value = get<int64_t>(key, "an integer");
-  require(value != nullptr, ErrorKind::data, "{}: key {} is missing", where, key);
-  return *value;
+template <class T>
+const T& GgufHeader::need(std::string_view key, const char* expected, const std::optional<T>& otherwise) const {
+  const T* value = get<T>(key, expected);
+  require(value != nullptr || otherwise, ErrorKind::data, "{}: key {} is missing", where, key);
+  return value ? *value : *otherwise;
 }
 
-int64_t GgufHeader::integer(std::string_view key, int64_t otherwise) const {
-  const auto* value = get<int64_t>(key, "an integer");
-  return value ? *value : otherwise;
+int64_t GgufHeader::integer(std::string_view key, std::optional<int64_t> otherwise) const {
+  return need(key, "an integer", otherwise);
 }
-
-double GgufHeader::number(std::string_view key) const {
-  const auto* value = get<double>(key, "a number with a fraction");
-  require(value != nullptr, ErrorKind::data, "{}: key {} is missing", where, key);
-  return *value;
+double GgufHeader::number(std::string_view key, std::optional<double> otherwise) const {
+  return need(key, "a number with a fraction", otherwise);
 }
-
-double GgufHeader::number(std::string_view key, double otherwise) const {
-  const auto* value = get<double>(key, "a number with a fraction");
-  return value ? *value : otherwise;
-}
-
 bool GgufHeader::flag(std::string_view key, bool otherwise) const {
-  const auto* value = get<bool>(key, "true or false");
-  return value ? *value : otherwise;
+  return need(key, "true or false", std::optional(otherwise));
 }
-
-const std::string& GgufHeader::text(std::string_view key) const {
-  const auto* value = get<std::string>(key, "a text");
-  require(value != nullptr, ErrorKind::data, "{}: key {} is missing", where, key);
-  return *value;
-}
+const std::string& GgufHeader::text(std::string_view key) const { return need<std::string>(key, "a text", {}); }
 
 template <class T>
 const std::vector<T>* GgufHeader::array(std::string_view key) const {

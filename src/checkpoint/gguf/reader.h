@@ -28,10 +28,8 @@ struct GgufHeader {
   bool has(std::string_view key) const { return values.contains(key); }
   /// The value of a key, or `otherwise`, or nothing. Throw Error::data for another type, and where nothing is there and
   /// no `otherwise`.
-  int64_t integer(std::string_view key) const;
-  int64_t integer(std::string_view key, int64_t otherwise) const;
-  double number(std::string_view key) const;
-  double number(std::string_view key, double otherwise) const;
+  int64_t integer(std::string_view key, std::optional<int64_t> otherwise = {}) const;
+  double number(std::string_view key, std::optional<double> otherwise = {}) const;
   bool flag(std::string_view key, bool otherwise) const;
   const std::string& text(std::string_view key) const;
   /// An array, or null where the key is missing. Throws Error::data for another type.
@@ -41,6 +39,8 @@ struct GgufHeader {
  private:
   template <class T>
   const T* get(std::string_view key, const char* expected) const;
+  template <class T>
+  const T& need(std::string_view key, const char* expected, const std::optional<T>& otherwise) const;
 };
 
 /// Parses and checks the complete file image: versions 2 and 3, little endian. Throws Error::data.

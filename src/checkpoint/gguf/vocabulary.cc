@@ -1,4 +1,4 @@
-#include "checkpoint/gguf/vocabulary.h"
+#include "checkpoint/gguf/file.h"
 
 #include <fmt/ranges.h>
 

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_text.h"
-#include "checkpoint/neox/join.h"
 #include "checkpoint/neox/names.h"
 #include "checkpoint/neox/states.h"
 #include "checkpoint/neox/step.h"

@@ -59,7 +59,7 @@ std::map<int64_t, std::string> steps_in(const std::string& path) {
   return steps;
 }
 
-/// Of a folder of steps without `latest`, as a copy of one step leaves. A run of ours has its own rule.
+/// The step of a folder of steps without `latest`, as a copy of one step leaves. A run of ours has its own rule.
 std::optional<std::string> largest_step(const std::string& path) {
   const std::map<int64_t, std::string> steps = steps_in(path);
   if (steps.empty() || !list_steps(path).empty()) return {};

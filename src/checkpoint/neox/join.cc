@@ -1,4 +1,4 @@
-#include "checkpoint/neox/join.h"
+#include "checkpoint/neox/states.h"
 
 #include <algorithm>
 #include <cmath>

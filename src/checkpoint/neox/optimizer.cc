@@ -1,4 +1,4 @@
-#include "checkpoint/neox/optimizer.h"
+#include "checkpoint/neox/states.h"
 
 #include <fmt/format.h>
 

@@ -17,7 +17,6 @@
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/model_folder.h"
-#include "checkpoint/parity/parity_case.h"
 #include "checkpoint/peft/adapter.h"
 #include "checkpoint/peft/export.h"
 #include "checkpoint/peft/targets.h"

@@ -1,4 +1,4 @@
-#include "checkpoint/parity/parity_case.h"
+#include "checkpoint/parity/parity.h"
 
 #include <fmt/ranges.h>
 

@@ -208,7 +208,7 @@ class PeftAdapter::Merge {
   }
 
  private:
-  /// Of the part of one of our parameters that a rule names.
+  /// A change of the part of one of our parameters that a rule names.
   struct Change {
     const NamedRule* rule;
     std::string path;
@@ -397,7 +397,7 @@ class PeftAdapter::Merge {
   }
 
   void replace(const Parameter& own, const std::vector<Change>& changes) {
-    require(own.is_whole() && !state_->shares_weights(), ErrorKind::config,
+    require(own.is_whole() && !state_->shards_weights(), ErrorKind::config,
             "{}: {} {}, which needs all of {} on a rank; use one rank, or merge first (trireme export --adapter {} "
             "--merge)",
             adapter_.folder_, changes.front().path,

@@ -44,7 +44,7 @@ class PeftAdapter {
   const PeftConfig& config() const { return config_; }
 
  private:
-  /// Of one linear or embedding. A: [rank, in], B: [out, rank]; of an embedding [rank, rows] and [width, rank].
+  /// One linear or embedding. A: [rank, in], B: [out, rank]; of an embedding [rank, rows] and [width, rank].
   struct Module {
     const SourceTensor *a = nullptr, *b = nullptr, *magnitude = nullptr;
     bool embedding = false;
@@ -59,7 +59,7 @@ class PeftAdapter {
   std::map<std::string, const SourceTensor*> replaced_;  ///< whole parameters by their names there
 };
 
-/// Of a row of weights, in f64.
+/// The length of a row of weights, in f64.
 double length_of(std::span<const float> row);
 
 /// Fills the weights of some blocks of the model without adapters, in f32; called for one block after the other.

@@ -1,4 +1,4 @@
-#include "checkpoint/run_folder/attempts.h"
+#include "checkpoint/run_folder/run_status.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

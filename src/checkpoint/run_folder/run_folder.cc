@@ -16,7 +16,6 @@
 #include "base/file.h"
 #include "base/folder_token.h"
 #include "base/log.h"
-#include "base/option_name.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
@@ -143,8 +142,8 @@ void remove_folder(const std::string& run_dir, const std::string& name) {
 }
 
 SnapshotSpace check_space(const std::string& folder, const std::string& what, std::span<const uint64_t> files,
-                          std::string_view advice) {
-  const std::string other_disk = fmt::format("free some space or set {} to another disk", option_name("--run.dir"));
+                          std::string_view advice, std::string_view dir_option) {
+  const std::string other_disk = fmt::format("free some space or set {} to another disk", dir_option);
   if (advice.empty()) advice = other_disk;
   struct statvfs info {};
   if (statvfs(folder.c_str(), &info) != 0) {

@@ -44,8 +44,8 @@ struct SnapshotSpace {
 };
 
 /// Throws Error::io naming `what`, found and needed when the folder's file system has too few blocks or inodes free for
-/// this user to take new files of these sizes. advice: what to do then; empty: free space or use another disk.
+/// this user to take new files of these sizes. advice: what to do then; empty: free space or set dir_option.
 SnapshotSpace check_space(const std::string& folder, const std::string& what, std::span<const uint64_t> files,
-                          std::string_view advice = {});
+                          std::string_view advice = {}, std::string_view dir_option = "--run.dir");
 
 }  // namespace trireme

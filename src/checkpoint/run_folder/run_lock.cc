@@ -20,7 +20,6 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/opened_file.h"
-#include "base/option_name.h"
 #include "comm/launcher.h"
 
 namespace trireme {
@@ -139,7 +138,8 @@ bool is_held_by(const std::string& run_dir, const std::string& note) {
   return read_text_if_there(run_dir + "/lock") == note;
 }
 
-RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over, std::string_view advice)
+RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over, std::string_view advice,
+                 std::string_view dir_option)
     : path_(run_dir + "/lock") {
   std::error_code error;
   std::filesystem::create_directories(run_dir, error);
@@ -152,7 +152,7 @@ RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_o
       const std::string of_a_run = fmt::format(
           "wait for it or stop it, use another {}, or set --run.take-over if it is certain that it is no longer "
           "running",
-          option_name("--run.dir"));
+          dir_option);
       require(take_over, ErrorKind::locked, "run folder {} belongs to {}{}; {}", run_dir, describe(last),
               state == LockState::taken ? ", which is running"
                                         : "; it cannot be determined from here whether it is still running",

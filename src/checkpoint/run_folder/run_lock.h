@@ -29,8 +29,9 @@ class RunLock {
  public:
   /// Creates the run folder if needed and takes its lock: when no process on this host holds it, the last owner
   /// released it, or `owner` is a later attempt of the same job; else only with take_over. Throws Error::locked naming
-  /// the holder, and giving `advice` (empty: what a run can do); Error::io.
-  RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over, std::string_view advice = {});
+  /// the holder, and giving `advice` (empty: what a run can do, dir_option names its folder); Error::io.
+  RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over, std::string_view advice = {},
+          std::string_view dir_option = "--run.dir");
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
   ~RunLock();

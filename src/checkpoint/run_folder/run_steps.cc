@@ -12,7 +12,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/option_name.h"
 #include "checkpoint/run_folder/run_folder.h"
 
 namespace trireme {
@@ -44,7 +43,8 @@ bool is_left(const std::map<int64_t, std::string>& left, const std::string& run_
 }
 
 /// Warns if `latest` is wrong.
-void explain(const std::string& run_dir, std::optional<int64_t> latest, const std::vector<int64_t>& steps) {
+void explain(const std::string& run_dir, std::optional<int64_t> latest, const std::vector<int64_t>& steps,
+             const OptionNames& names) {
   if (!latest || *latest == steps.back()) return;
   const std::string newest = step_name(steps.back());
   if (!std::binary_search(steps.begin(), steps.end(), *latest)) {
@@ -54,7 +54,7 @@ void explain(const std::string& run_dir, std::optional<int64_t> latest, const st
     log::warning(
         "{0}/latest names {1}, but {2} is complete and newer, so it is used; to resume from the older one, set "
         "{3} {0}/{1}",
-        run_dir, step_name(*latest), newest, option_name("--checkpoint.resume"));
+        run_dir, step_name(*latest), newest, names("--checkpoint.resume"));
   }
 }
 
@@ -67,22 +67,22 @@ std::vector<int64_t> steps_in_line(const std::string& run_dir) {
   return steps;
 }
 
-std::optional<int64_t> newest_step(const std::string& run_dir) {
+std::optional<int64_t> newest_step(const std::string& run_dir, const OptionNames& names) {
   const std::vector<int64_t> steps = steps_in_line(run_dir);
   const auto latest = read_pointer(run_dir, "latest");
   if (!steps.empty()) {
-    explain(run_dir, latest, steps);
+    explain(run_dir, latest, steps, names);
     return steps.back();
   }
   const std::vector<int64_t> left = list_steps(run_dir);
   require(left.empty(), ErrorKind::data,
           "the steps of {0} were set aside when the run returned to an older step, and no snapshot was saved since "
           "then; name the step to resume from: {2} {0}/{1}",
-          run_dir, left.empty() ? std::string() : step_name(left.back()), option_name("--checkpoint.resume"));
+          run_dir, left.empty() ? std::string() : step_name(left.back()), names("--checkpoint.resume"));
   require(!latest, ErrorKind::data,
           "{0}/latest names {1}, but {0} has no complete checkpoint: its step folders are missing; restore them to "
           "resume the run, or start a new run with {2}",
-          run_dir, step_name(latest.value_or(0)), option_name("--checkpoint.resume none"));
+          run_dir, step_name(latest.value_or(0)), names("--checkpoint.resume none"));
   return {};
 }
 

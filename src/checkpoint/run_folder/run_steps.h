@@ -9,14 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "config/option_names.h"
+
 namespace trireme {
 
 /// Complete steps that were not abandoned, ascending.
 std::vector<int64_t> steps_in_line(const std::string& run_dir);
 
 /// The newest of them; warns where `latest` names another. Throws Error::data if `latest` names one but none exists, or
-/// if all were abandoned, naming --checkpoint.resume none. Nothing if the folder holds no checkpoint.
-std::optional<int64_t> newest_step(const std::string& run_dir);
+/// if all were abandoned, naming --checkpoint.resume none as `names` does. Nothing if the folder holds no checkpoint.
+std::optional<int64_t> newest_step(const std::string& run_dir, const OptionNames& names = {});
 
 /// One of this step, with this XXH3 of its manifest, was abandoned.
 bool was_abandoned(const std::string& run_dir, int64_t step, uint64_t manifest_hash);

@@ -77,9 +77,10 @@ class CheckpointWriter {
   /// Borrows everything. `group` is used here and in begin() only: the background threads have one split from it.
   /// `progress`, which may be null, moves with every slice that is on the disk. `check_owner`, which may be null,
   /// throws Error::locked on rank 0, on any thread, once the run folder has another owner: nothing is published or
-  /// deleted then. Throws Error::io on every rank.
+  /// deleted then. dir_option: the name of the run folder's option in messages. Throws Error::io on every rank.
   CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
-                   Communicator& group, Heartbeat* heartbeat = nullptr, std::function<void()> check_owner = {});
+                   Communicator& group, Heartbeat* heartbeat = nullptr, std::function<void()> check_owner = {},
+                   std::string dir_option = "--run.dir");
   /// The snapshot memory of a rank. layouts: of all ranks, which together hold the whole model. states: with the
   /// optimizer's.
   static size_t snapshot_bytes(const ParameterTable& whole, std::span<const Layout> layouts, int rank, bool states);
@@ -119,7 +120,7 @@ class CheckpointWriter {
   /// seconds from begin() until it was published.
   const std::string& parameter_hash() const;
   double seconds() const;
-  /// Of a save that goes to local disks, which is complete when each host has the manifest. Nothing where a disk did
+  /// Publishes a save on local disks, which is complete when each host has the manifest. Nothing where a disk did
   /// not take its part, which is reported in a warning: nothing of the save is left there, it goes to the run folder
   /// now, and is pending until publish().
   std::optional<LocalSnapshot> publish_local();

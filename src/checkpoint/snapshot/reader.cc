@@ -149,7 +149,7 @@ class SliceLoader {
     const auto place = [&](int64_t value) { return offset_of(held, index_at(box, value)); };
     const int64_t first = place(0), end = place(box.elements() - 1) + 1;
     if (!slice.is_weight()) return state_.keeps_some(slice.part, own, first, end - first);
-    if (!state_.shares_weights()) return true;
+    if (!state_.shards_weights()) return true;
     bool some = false;
     state_.for_owned(own.offset + first, own.offset + end, [&](int64_t, int64_t, int64_t) { some = true; });
     return some;

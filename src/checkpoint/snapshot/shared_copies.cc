@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/meter.h"
-#include "base/option_name.h"
 #include "base/text.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/snapshot/publication.h"
@@ -88,7 +87,7 @@ void SharedCopies::drop_what_goes_at_once() {
       continue;
     }
     log::info("skipping the copy of the snapshot of step {} to {}: newer ones are waiting, and {} is {}",
-              waiting_[i].step(), options_.run_dir, option_name("checkpoint.keep"), options_.keep);
+              waiting_[i].step(), options_.run_dir, options_.keep_name, options_.keep);
     old.push_back(waiting_[i].folder);
     waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(i));
   }

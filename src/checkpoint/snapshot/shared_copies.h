@@ -34,6 +34,7 @@ class SharedCopies {
     std::string folder;           ///< DIR/RUN-ID (local_disk.h)
     double bytes_per_second = 0;  ///< of this rank; 0: no limit
     int64_t keep = 0;             ///< newest steps that the run folder keeps; 0: all
+    std::string keep_name = {};   ///< of this option, for messages
   };
   /// Borrows scalars, whose calls are made inside publish() and finish() only, and progress, which may be null.
   /// check_owner as in CheckpointWriter.

@@ -111,7 +111,7 @@ std::vector<std::vector<Slice>> plan_slices(const ParameterTable& whole, std::sp
       for (const Slice& slice : weights) {
         const auto& kept = whole.all()[slice.parameter].states;
         if (std::ranges::find(kept, state) == kept.end()) continue;
-        // Of boxes cut by columns the first one stores the values of rows.
+        // The first of the boxes that are cut by columns stores the values of rows.
         const bool stores = state.extent == StateExtent::element || slice.box.dims() == 1 || slice.box.begin[1] == 0;
         if (stores) slices.push_back({slice.parameter, state.name, values_box(state.extent, slice.box)});
       }

@@ -43,7 +43,7 @@ struct Values {
   int64_t first = 0, count = 0;  ///< from its first one here
 };
 
-/// Of the optimizer's state only those present here.
+/// Copies of the optimizer's state only those present here.
 void copy(const TrainingState& state, const Values& values, float* out) {
   const std::span to(out, static_cast<size_t>(values.count));
   if (values.part == kWeightPart) return state.read_weights(values.parameter->offset + values.first, to);
@@ -142,6 +142,7 @@ struct CheckpointWriter::Implementation {
   const std::unique_ptr<Communicator> background;  // the same ranks; the writer threads issue its calls
   Heartbeat* const heartbeat;
   std::function<void()> check_owner;
+  const std::string dir_option;  // the name of the run folder's option in messages
   const bool has_states;
   std::string token;  // of the folders that are written
   std::vector<std::vector<Slice>> slices_of_ranks;
@@ -173,7 +174,7 @@ struct CheckpointWriter::Implementation {
   mutable std::mutex changing;
 
   Implementation(const std::string& dir, const ParameterTable& t, const TrainingState& s, Communicator& g, Heartbeat* p,
-                 std::function<void()> owner)
+                 std::function<void()> owner, std::string option)
       : run_dir(dir),
         table(t),
         whole(t.whole()),
@@ -182,6 +183,7 @@ struct CheckpointWriter::Implementation {
         background(g.split(0, g.rank())),
         heartbeat(p),
         check_owner(owner ? std::move(owner) : [] {}),
+        dir_option(std::move(option)),
         has_states(s.trains()) {}
 
   /// Where this rank writes its part of the save under way.
@@ -205,13 +207,13 @@ struct CheckpointWriter::Implementation {
     buffers = take_buffers(slices(), arena);
   }
 
-  /// Of a slice of a layout like this rank's.
+  /// The values of a slice of a layout like this rank's.
   Values values_of_slice(const Slice& slice) const {
     const Parameter& own = table.find(whole.all()[slice.parameter].name);
     return {slice.part, &own, (slice.box.begin[0] - own.box.begin[0]) * slice.box.row_width(), slice.box.elements()};
   }
 
-  bool everyone_has_masters() const { return state.remainder().empty() && !state.shares_weights(); }
+  bool everyone_has_masters() const { return state.remainder().empty() && !state.shards_weights(); }
 
   /// For ranks that share the optimizer's state. owned: by rank.
   void plan_transfers(std::span<const Layout> layouts, const std::vector<std::vector<ParameterRange>>& owned) {
@@ -343,14 +345,15 @@ struct CheckpointWriter::Implementation {
       return void(check_space(local, fmt::format("rank {}'s part of a snapshot in {}", group.rank(), local), here,
                               "free some space there or set --checkpoint.local to another disk"));
     }
-    if (group.size() == 1) return void(check_space(run_dir, fmt::format("a checkpoint in {}", run_dir), sizes));
+    if (group.size() == 1)
+      return void(check_space(run_dir, fmt::format("a checkpoint in {}", run_dir), sizes, "", dir_option));
     std::vector<uint64_t> own = {sizes[static_cast<size_t>(group.rank())]};
     if (group.rank() == 0) own.insert(own.end(), sizes.begin() + group.size(), sizes.end());
     const uint64_t all = std::accumulate(sizes.begin(), sizes.end(), uint64_t{0});
     check_space(run_dir,
                 fmt::format("rank {}'s part of a checkpoint in {} ({:.2f} MB in total)", group.rank(), run_dir,
                             static_cast<double>(all) / 1e6),
-                own);
+                own, "", dir_option);
   }
 
   void enter(Stage next) {
@@ -431,9 +434,10 @@ size_t CheckpointWriter::snapshot_bytes(const ParameterTable& whole, std::span<c
 }
 
 CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
-                                   Communicator& group, Heartbeat* heartbeat, std::function<void()> check_owner)
-    : implementation_(
-          std::make_unique<Implementation>(run_dir, table, state, group, heartbeat, std::move(check_owner))) {
+                                   Communicator& group, Heartbeat* heartbeat, std::function<void()> check_owner,
+                                   std::string dir_option)
+    : implementation_(std::make_unique<Implementation>(run_dir, table, state, group, heartbeat, std::move(check_owner),
+                                                       std::move(dir_option))) {
   assert(state.weights().dtype() != DType::f64);
   Implementation& self = *implementation_;
   Scalars scalars(group);
@@ -498,7 +502,8 @@ SnapshotSpace CheckpointWriter::require_space(const CheckpointFacts& facts) {
   const std::string failure = failure_of([&] {
     if (self.group.rank() != 0) return;
     space = check_space(self.run_dir, fmt::format("a checkpoint in {}", self.run_dir),
-                        file_sizes(plan_manifest(self.whole, self.slices_of_ranks, facts, self.has_states)));
+                        file_sizes(plan_manifest(self.whole, self.slices_of_ranks, facts, self.has_states)), "",
+                        self.dir_option);
   });
   Scalars scalars(self.group);
   agree_on_success(scalars, failure);

@@ -30,7 +30,7 @@ class TorchValue {
   /// None.
   std::optional<TorchValue> find(std::string_view key) const;
   TorchValue at(std::string_view key) const;  ///< throws Error::data where find() finds nothing
-  /// Of a dictionary; keys that are numbers as text, others are left out.
+  /// The entries of a dictionary; keys that are numbers as text, others are left out.
   std::vector<std::pair<std::string, TorchValue>> entries() const;
   std::vector<TorchValue> items() const;  ///< of a list
 

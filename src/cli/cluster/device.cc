@@ -15,7 +15,6 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "cli/cluster/device.h"
 #include "cli/cluster/host_flags.h"
 #include "cli/command.h"
 #include "cluster/launch/node_gpus.h"

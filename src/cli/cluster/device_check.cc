@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "bench/device/check.h"
-#include "cli/cluster/device.h"
+#include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/version.h"
 #include "comm/process.h"

@@ -9,8 +9,7 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "cli/cluster/host_flags.h"
-#include "cli/cluster/launch_facts.h"
-#include "cli/cluster/launch_rank.h"
+#include "cli/cluster/launch.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/launch_file.h"
@@ -144,8 +143,8 @@ int run_launch(CommandLine line) {
           "compute threads per rank of train, sft, dpo or glue, as --launch.threads after the command (also "
           "--num_cpu_threads_per_process)")
       .in_range(1, 1024);
-  app.add_switch("--dry-run", request.dry_run, "print the exact commands and start nothing");
-  app.add_switch("--preflight-only", request.preflight_only, "check the hosts and start nothing");
+  app.add_switch("--dry-run", request.dry_run, "print the exact commands, then exit");
+  app.add_switch("--preflight-only", request.preflight_only, "check the hosts, then exit");
   app.add_switch("--skip-preflight", request.skip_preflight, "start without checking the hosts");
   app.add_switch("--program", request.any_program, "COMMAND is any program, not a command of trireme");
   app.add(

@@ -1,4 +1,4 @@
-#include "cli/cluster/launch_facts.h"
+#include "cli/cluster/launch.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,6 @@
 #include "checkpoint/model_folder.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "cli/command.h"
-#include "cli/train/glue_flags.h"
 #include "cli/train/tuning_flags.h"
 #include "config/load.h"
 #include "data/glue/reader.h"

@@ -1,4 +1,4 @@
-#include "cli/cluster/launch_rank.h"
+#include "cli/cluster/launch.h"
 
 #include <unistd.h>
 

@@ -9,11 +9,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "cli/cluster/launch_facts.h"
+#include "cli/cluster/launch.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cluster/sbatch.h"
-#include "cluster/slurm_limits.h"
 #include "cluster/subprocess.h"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-#include "cli/run/page.h"
+#include "cli/run/status.h"
 
 #include <fmt/core.h>
 

@@ -1,6 +1,6 @@
 // trireme status FOLDER...: all runs below the folders, a line each.
 
-#include "cli/run/run_list.h"
+#include "cli/run/status.h"
 
 #include <fmt/core.h>
 
@@ -14,7 +14,6 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/printable.h"
-#include "checkpoint/run_folder/attempts.h"
 #include "checkpoint/run_folder/run_control.h"
 #include "checkpoint/run_folder/run_status.h"
 #include "report/run_log.h"

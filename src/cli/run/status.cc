@@ -16,8 +16,7 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/run/contact.h"
-#include "cli/run/page.h"
-#include "cli/run/run_list.h"
+#include "cli/run/status.h"
 #include "report/console.h"
 #include "report/run_log.h"
 

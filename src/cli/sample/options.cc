@@ -8,10 +8,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/run_folder/run_folder.h"
-#include "cli/sample/prompts.h"
 #include "cli/sample/words.h"
 #include "config/load.h"
-#include "config/text_generation.h"
 
 namespace trireme {
 namespace {

@@ -13,6 +13,7 @@
 #include "cli/data/tokenizer_flags.h"
 #include "cli/flags.h"
 #include "cli/train/mesh_flags.h"
+#include "data/prepare/byte_source.h"
 #include "generate/generator.h"
 
 namespace trireme {
@@ -49,5 +50,13 @@ std::vector<std::string> read_all_prompts(const SampleOptions& options);
 /// set, and excludes ids without a token. Returns lines for the user. Throws Error::data.
 std::vector<std::string> take_model_settings(const ModelFolder& folder, const Tokenizer& tokenizer,
                                              const GenerationSettings& settings, SampleOptions& options);
+
+/// One prompt per line, in order; lines without text are skipped. In a .jsonl file a line is a JSON string, or an
+/// object with the text as "prompt", "text" or "context". Throws Error::io, Error::data naming the line.
+/// The file is read in the encoding that is given.
+std::vector<std::string> read_prompts(const std::string& path, const InputEncoding& encoding = {});
+
+/// nanoGPT's --start: the text, or with FILE:PATH the whole file. Throws Error::io.
+std::string read_start(const std::string& start, const InputEncoding& encoding = {});
 
 }  // namespace trireme

@@ -30,7 +30,7 @@
 #include "ops/backend.h"
 #include "optim/optimizer.h"
 #include "optim/shared_weights.h"
-#include "text/continuation.h"
+#include "text/tokenizer.h"
 
 namespace trireme {
 namespace {
@@ -97,7 +97,7 @@ struct Sampler {
         table(spec, InitScheme::gpt2, mesh ? layout_of(spec, mesh->shape(), mesh->world().rank()) : Layout()),
         backend(make_backend_of_one(options.device, mesh ? mesh->world().size() : 1, "--device")),
         state(table, options.dtype, false, kept_weights(table, mesh), backend.ops->device()),
-        shared_weights(state.shares_weights()
+        shared_weights(state.shards_weights()
                            ? std::make_unique<SharedWeights>(state, mesh->data(),
                                                              ownership_of(table, shared(), mesh->data().size()),
                                                              *backend.ops, std::vector<int>())

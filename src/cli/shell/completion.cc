@@ -1,4 +1,4 @@
-#include "cli/shell/completion.h"
+#include "cli/shell/shell.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -13,9 +13,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/flags.h"
-#include "cli/shell/completion.h"
-#include "cli/shell/manual.h"
-#include "cli/shell/program_shape.h"
+#include "cli/shell/shell.h"
 #include "cli/version.h"
 
 namespace trireme {
@@ -96,6 +94,14 @@ int run_manual(CommandLine line) {
           command, meant_command(command));
   fmt::print("{}", manual_page(*shape, date_of_pages(), version_of_pages()));
   return 0;
+}
+
+std::vector<CommandShape> program_shape() {
+  std::vector<CommandShape> shapes;
+  for (const Command& command : commands()) {
+    if (!command.internal) shapes.push_back(shape_of(command.name, command.run));
+  }
+  return shapes;
 }
 
 }  // namespace trireme

@@ -11,7 +11,6 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/plan_text.h"
-#include "cli/train/config_wizard.h"
 #include "config/document.h"
 #include "plan/node_type.h"
 #include "train/start/rank_table.h"

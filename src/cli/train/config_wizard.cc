@@ -1,6 +1,6 @@
 // trireme config wizard: the questions of `accelerate config` with its defaults; the answers as its YAML.
 
-#include "cli/train/config_wizard.h"
+#include "cli/command.h"
 
 #include <unistd.h>
 
@@ -49,7 +49,7 @@ struct Question {
   std::vector<std::string> refused = {};
   const char* why = "";
   const char* when_yes = "";  ///< note for a yes that changes nothing
-  /// Of choices: accelerate's list, in which a number (from 0) is an answer where there is no terminal.
+  /// Choices in accelerate's order, in which a number (from 0) is an answer where there is no terminal.
   std::vector<std::string> numbered = {};
 };
 

@@ -1,6 +1,6 @@
 // trireme dpo: trains a language model on pairs of answers, of which one is preferred.
 
-#include "train/dpo/dpo.h"
+#include "train/start/recipe.h"
 
 #include "cli/command.h"
 #include "cli/train/tuning_flags.h"
@@ -16,7 +16,7 @@ constexpr OptionFlag kFlags[] = {
     {"--validation-share", "chat.validation-share", "X", "without --validation: this share of the pairs (0.05)"},
     {"--output", "run.dir", "RUN", "run folder with snapshots and logs; the same command resumes it (run)"},
     {"--loss", "dpo.loss", "LOSS", "sigmoid, robust, ipo, hinge or sigmoid-norm (sigmoid)"},
-    {"--beta", "dpo.beta", "X", "how strongly the model is held to the reference (0.1)"},
+    {"--beta", "dpo.beta", "X", "strength of the KL penalty towards the reference model (0.1)"},
     {"--label-smoothing", "dpo.label-smoothing", "X", "share of pairs whose answers may be swapped (0)"},
     {"--loss-on", "chat.loss-on", "WHO",
      "which part of an answer counts: assistant, last (its last turn) or all (assistant)"},
@@ -32,11 +32,10 @@ constexpr OptionFlag kFlags[] = {
 };
 
 constexpr const char* kNotes =
-    "A row has \"chosen\" and \"rejected\", as texts after a \"prompt\", or as messages; --beta is how strongly the "
-    "model "
-    "is held\nto its start. Train on conversations first (`trireme sft`) if the model does not answer yet. The log "
-    "shows "
-    "per report:\n"
+    "A row has \"chosen\" and \"rejected\", as texts after a \"prompt\", or as messages; --beta is the strength of "
+    "the\n"
+    "KL penalty towards the start. Train on conversations first (`trireme sft`) if the model does not answer yet. The\n"
+    "log shows per report:\n"
     "  rewards/margins      mean of beta x (how much more than the start the model prefers the chosen answer): rises\n"
     "  rewards/accuracies   share of pairs with a positive margin: 0.5 is chance\n"
     "  logps/chosen         if it falls much, the chosen answers themselves become unlikely: raise --beta\n"

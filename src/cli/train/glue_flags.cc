@@ -1,4 +1,4 @@
-#include "cli/train/glue_flags.h"
+#include "cli/train/tuning_flags.h"
 
 #include <fmt/ranges.h>
 
@@ -12,18 +12,16 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
-#include "base/option_name.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/data/tokenizer_flags.h"
 #include "cli/flags.h"
-#include "cli/train/recipe_command.h"
 #include "config/foreign_options.h"
 #include "config/schema.h"
 #include "data/glue/task.h"
 #include "data/prepare/byte_source.h"
 #include "hub/name.h"
-#include "train/glue/finetune.h"
+#include "train/start/recipe.h"
 #include "train/start/resolve.h"
 
 namespace trireme {
@@ -81,7 +79,7 @@ constexpr Schedule kSchedules[] = {{"linear", RateCourse::linear},
                                    {"warmup_stable_decay", RateCourse::stable_decay}};
 constexpr double kPolynomialEnd = 1e-7;
 
-/// Of transformers' decay_type.
+/// The shape of transformers' decay_type.
 DecayShape decay_shape(const Json& type) {
   constexpr std::pair<const char*, DecayShape> kShapes[] = {
       {"cosine", DecayShape::cosine}, {"linear", DecayShape::linear}, {"1-sqrt", DecayShape::sqrt}};
@@ -209,6 +207,7 @@ GlueFlags::GlueFlags(CommandLine line)
              "run_glue's arguments, or a .json file with them. `mpirun -n N trireme glue ...` trains on "
              "N ranks.") {
   config() = glue_configuration();
+  config().names = OptionNames({std::begin(kNames), std::end(kNames)});
   flags_.add_options(native_, stays_native, why_not_native);
   add_model_and_data();
   add_training();
@@ -426,7 +425,7 @@ GlueOptions GlueFlags::read() {
 
 void GlueFlags::take_native() {
   LoadedConfig& loaded = options_.loaded;
-  LoadedConfig given = load_config({}, native_);
+  LoadedConfig given = load_config({}, native_, {}, config().names);
   for (const auto& [name, origin] : given.origins) {
     const Option& option = *schema().find(name);
     set(loaded.config, option, get(given.config, option));
@@ -530,12 +529,9 @@ void GlueFlags::take_revision() const {
 
 GlueOptions read_glue_flags(std::vector<std::string> arguments) { return GlueFlags(std::move(arguments)).read(); }
 
-std::span<const OptionName> glue_option_names() { return kNames; }
-
 int run_glue(CommandLine line) {
   GlueFlags flags(std::move(line));
   if (const auto code = flags.flags().answer()) return *code;
-  set_option_names(kNames);
   return run_recipe([&] { return fine_tuning(flags.read()); });
 }
 

@@ -26,7 +26,7 @@ void MeshFlags::declare_shard(Flags& flags) {
 
 std::unique_ptr<Mesh> MeshFlags::mesh(Process& process) const {
   const int64_t needed = options_.tensor * options_.pipeline;
-  if (shares_weights() && process.size() > 1) {
+  if (shards_weights() && process.size() > 1) {
     MeshOptions options = options_;
     options.data = 0;
     return std::make_unique<Mesh>(process.world(), mesh_of(options, process.size(), process.launcher().name));

@@ -17,7 +17,7 @@ class MeshFlags {
   void declare(Flags& flags);
   /// Additionally: data ranks that shard the weights.
   void declare_shard(Flags& flags);
-  bool shares_weights() const { return shard_ == ShardChoice::parameters; }
+  bool shards_weights() const { return shard_ == ShardChoice::parameters; }
   /// After parsing. Collective; nullptr: one rank. Throws Error::config if the axes do not match the number of ranks.
   std::unique_ptr<Mesh> mesh(Process& process) const;
 

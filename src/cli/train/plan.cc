@@ -17,7 +17,6 @@
 #include "cli/flags.h"
 #include "cli/plan_text.h"
 #include "config/document.h"
-#include "plan/measured_machine.h"
 #include "plan/node_type.h"
 #include "train/start/rank_table.h"
 #include "train/start/resolve.h"

@@ -1,4 +1,4 @@
-#include "cli/train/recipe_command.h"
+#include "cli/command.h"
 
 #include <exception>
 
@@ -6,8 +6,9 @@
 #include "base/stop.h"
 #include "cli/version.h"
 #include "comm/agreement.h"
+#include "comm/process.h"
 #include "comm/start_watch.h"
-#include "train/start/start.h"
+#include "train/start/recipe.h"
 
 namespace trireme {
 namespace {

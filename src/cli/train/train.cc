@@ -1,4 +1,4 @@
-#include "train/pretraining/pretraining.h"
+#include "train/start/recipe.h"
 
 #include <algorithm>
 #include <iterator>
@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/flags.h"
-#include "cli/train/recipe_command.h"
 #include "config/load.h"
 #include "train/start/resolve.h"
 

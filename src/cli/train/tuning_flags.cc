@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-#include "base/option_name.h"
 #include "cli/command.h"
-#include "cli/train/recipe_command.h"
 #include "train/start/resolve.h"
 
 namespace trireme {
@@ -37,10 +35,16 @@ void declare(Flags& app, const TuningCommand& command, ConfigWords& words) {
   app.set_footer(std::string(command.notes) + kMore + command.defaults);
 }
 
+OptionNames names_of(const TuningCommand& command) {
+  std::vector<OptionName> names;
+  for (const OptionFlag& one : command.flags) names.push_back({one.option, one.flag});
+  return OptionNames(std::move(names));
+}
+
 TuningWords load(const TuningCommand& command, const ConfigWords& words) {
   std::vector<std::string> flags = command.default_flags();
   flags.insert(flags.end(), words.flags.begin(), words.flags.end());
-  TuningWords read{load_config(words.files, flags, words.dialect.value_or("native")), words.files};
+  TuningWords read{load_config(words.files, flags, words.dialect.value_or("native"), names_of(command)), words.files};
   const bool own_defaults = std::ranges::find(words.flags, "--default") == words.flags.end();
   for (auto& [option, origin] : read.loaded.origins) {
     if (own_defaults && origin.layer == kDefaultLayer && origin.source == "flag --default")
@@ -57,12 +61,6 @@ int run_tuning(const TuningCommand& command, CommandLine line) {
   ConfigWords words;
   declare(app, command, words);
   if (const auto code = app.answer()) return *code;
-  static const std::vector<OptionName> names = [&] {
-    std::vector<OptionName> all;
-    for (const OptionFlag& one : command.flags) all.push_back({one.option, one.flag});
-    return all;
-  }();
-  set_option_names(names);
   return run_recipe([&] {
     app.parse();
     return command.recipe(load(command, words).loaded);

@@ -8,11 +8,12 @@
 
 #include "cli/flags.h"
 #include "config/load.h"
+#include "train/glue/options.h"
 #include "train/start/recipe.h"
 
 namespace trireme {
 
-/// Of OptionFlag::if_twice.
+/// The reason for OptionFlag::if_twice.
 constexpr const char* kOneFile = "but one file or data set is read; write both into one file";
 
 /// What is particular to a command.
@@ -35,5 +36,12 @@ TuningWords read_tuning_words(const TuningCommand& command, std::vector<std::str
 int run_tuning(const TuningCommand& command, CommandLine line);
 
 extern const TuningCommand kSftCommand, kDpoCommand;
+
+// run_glue's arguments and their meaning here.
+
+/// Arguments as run_glue takes them ('-' equals '_', both spellings of the strategies), one *.json file with them, and
+/// native options like --comm.wire. Every argument is mapped, accepted without effect (a log line says so), or refused
+/// if it would change results. Throws Error::usage, Error::config, Error::io.
+GlueOptions read_glue_flags(std::vector<std::string> arguments);
 
 }  // namespace trireme

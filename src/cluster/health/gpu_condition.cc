@@ -110,7 +110,7 @@ std::vector<GpuCondition> conditions_of_nvml(const nvml::Library& library) {
   return gpus;
 }
 
-/// Of `nvidia-smi -q`, whose newer versions split some counters: the sum of all whose path has this prefix.
+/// A counter of `nvidia-smi -q`, whose newer versions split some: the sum of all whose path has this prefix.
 double counter(const GpuFacts& gpu, const std::string& start) {
   double total = 0;
   for (const auto& [path, value] : gpu.values) {

@@ -49,10 +49,10 @@ bool has_amd_gpu(const Machine& machine);
 /// GPUs are on the PCI bus, none of them NVIDIA's, and no driver of NVIDIA's is there.
 bool has_only_amd(const Machine& machine);
 
-/// Of all GPUs. Never throws.
+/// The conditions of all GPUs. Never throws.
 GpuConditions gpu_conditions(const Machine& machine);
 
-/// Of the text of `nvidia-smi -q`. Throws Error::data for other text.
+/// Reads the text of `nvidia-smi -q`. Throws Error::data for other text.
 std::vector<GpuCondition> conditions_of_smi(std::string_view text);
 
 /// Switches the GPU's persistence mode on; sets its application clocks to their maxima. By NVML, or by nvidia-smi.

@@ -26,7 +26,7 @@ struct MeasuredCopies {
   std::string why_not = {};  ///< this build cannot measure, or failed to
 };
 
-/// Of the first `gpus` GPUs, one after the other, each from memory of its own NUMA node. Never throws.
+/// Measures the first `gpus` GPUs, one after the other, each from memory of its own NUMA node. Never throws.
 MeasuredCopies measure_copies(int gpus);
 
 struct Space {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "config/utf8.h"
+#include "base/utf8.h"
 
 namespace trireme::health {
 namespace {

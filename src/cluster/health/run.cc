@@ -33,7 +33,7 @@ namespace {
 
 constexpr const char* kKinds[] = {"pass", "fail", "skipped", "not checked"};
 
-/// Of a check of GPUs where there is none: as with NHC, a node that should have some is broken.
+/// The outcome of a check of GPUs where there is none: as with NHC, a node that should have some is broken.
 Outcome without_gpu(const std::string& check, const Machine& machine) {
   if (machine.skip_gpu) return skipped("no GPU on this node");
   return failed("{}: no GPU on this node; if it has none by design, exclude it from the line, or use --skip-gpu",

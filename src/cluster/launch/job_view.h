@@ -13,7 +13,6 @@
 #include "cluster/launch/job.h"
 #include "cluster/launch/supervise.h"
 #include "comm/control/status_server.h"
-#include "comm/control/stop_request.h"
 
 namespace trireme::launch {
 

@@ -82,7 +82,7 @@ std::vector<std::string> hosts_to_drop(const std::vector<Problem>& problems,
     const auto worth = [&](const std::string& host) {
       return std::pair(std::ranges::count_if(cuts, [&](const auto& cut) { return has(cut, host); }), !stays(host));
     };
-    // Of equal ones the last.
+    // The last of equal ones.
     dropped.push_back(*std::ranges::max_element(order.rbegin(), order.rend(), {}, worth));
   }
 }

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "cluster/launch/starter.h"
-#include "comm/control/stop_request.h"
+#include "comm/control/status_server.h"
 #include "comm/rank_record.h"
 
 namespace trireme::launch {

@@ -1,4 +1,4 @@
-#include "comm/control/blame.h"
+#include "comm/control/liveness.h"
 
 #include <fmt/ranges.h>
 
@@ -86,7 +86,7 @@ std::optional<Blame> blame_cuts(const Evidence& e) {
   if (cuts.empty()) return {};
   std::map<int, int> cuts_at;
   for (const Cut& cut : cuts) ++cuts_at[cut.low], ++cuts_at[cut.high];
-  // Of hosts with equally many, the last: rank 0 ends the job everywhere.
+  // The last of hosts with equally many: rank 0 ends the job everywhere.
   const auto worst =
       std::ranges::max_element(cuts_at, {}, [](const auto& entry) { return std::pair(entry.second, entry.first); });
   const auto& [rank, count] = *worst;

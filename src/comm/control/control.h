@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "comm/control/liveness.h"
-#include "comm/control/stop_request.h"
+#include "comm/control/status_server.h"
 #include "comm/heartbeat.h"
 #include "comm/scalars.h"
 

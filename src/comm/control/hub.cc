@@ -239,7 +239,7 @@ class ControlHub::Loop {
       }
       if (!c.open && c.rank > 0 && !loss) loss = liveness_.closed(c.rank, now);
     }
-    if (told_loss_) loss = told_loss_;  // the rank that reported it has left because of it
+    if (reported_loss_) loss = reported_loss_;  // the rank that reported it has left because of it
     std::erase_if(connections_, [](const Connection& c) { return !c.open; });
     return loss;
   }
@@ -288,7 +288,7 @@ class ControlHub::Loop {
 
   void take(Connection& c, const ControlMessage& message, Clock::time_point now) {
     if (message.kind == ControlKind::beat && c.rank > 0) liveness_.heard(c.rank, message.state, now);
-    if (message.kind == ControlKind::loss && !told_loss_) told_loss_ = loss_in(message);
+    if (message.kind == ControlKind::loss && !reported_loss_) reported_loss_ = loss_in(message);
     if (message.kind == ControlKind::trouble) trouble_ = true;
     if (message.kind == ControlKind::probed && look_.open && c.rank > 0) {
       note(c.rank, sights_in(message.text));
@@ -356,8 +356,8 @@ class ControlHub::Loop {
   const std::vector<std::string> addresses_;
   Liveness liveness_;
   std::list<Connection> connections_;
-  int ranks_joined_ = 1;           ///< so far, those that have left again, too
-  std::optional<Loss> told_loss_;  ///< a client reported it
+  int ranks_joined_ = 1;               ///< so far, those that have left again, too
+  std::optional<Loss> reported_loss_;  ///< a client reported it
   Look look_;
   bool first_look_ = true, trouble_ = false;
   std::optional<std::vector<Sighting>> sightings_;  ///< of the last look since it has been doubtful

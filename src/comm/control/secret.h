@@ -23,7 +23,7 @@ bool same_secret(std::string_view a, std::string_view b);
 
 enum class Side : uint8_t { client, server };
 
-/// Of one connection.
+/// The proofs of one connection.
 struct Handshake {
   std::string secret, server_nonce, client_nonce;
   std::string said;  ///< what the client says with its proof

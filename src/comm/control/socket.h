@@ -56,7 +56,7 @@ Socket accept_from(const Socket& listener);
 /// missing or has no address, naming the others.
 std::vector<std::string> addresses_of(const Socket& listener, bool loopback, const std::string& interface);
 int port_of(const Socket& socket);
-/// Of the other end of a connection, without its port; empty if it has none any more.
+/// The address of the other end of a connection, without its port; empty if it has none any more.
 std::string peer_address(const Socket& socket);
 /// "ADDRESS:PORT", "[ADDRESS]:PORT" for IPv6.
 std::string with_port(const std::string& address, int port);

@@ -187,7 +187,7 @@ class StatusServer::Loop {
       } else {
         c.open = false;
       }
-      if (told_end_ && c.place != Place::done) c.pending += last_word_;
+      if (sent_end_ && c.place != Place::done) c.pending += last_word_;
     } catch (const std::exception&) {
       c.open = false;  // not a valid request
     }
@@ -213,7 +213,7 @@ class StatusServer::Loop {
     }
     std::string news;
     for (const std::string& line : lines) news += line_of("line", line);
-    const bool ends = !end.empty() && !std::exchange(told_end_, true);
+    const bool ends = !end.empty() && !std::exchange(sent_end_, true);
     if (ends) last_word_ = line_of("end", parse_json(end, "the last word"));
     for (Connection& c : connections_) {
       if (c.place == Place::follows) c.pending += news;
@@ -234,7 +234,7 @@ class StatusServer::Loop {
   Socket listener_;
   std::vector<std::string> addresses_;
   std::list<Connection> connections_;
-  bool told_end_ = false, leaving_ = false, stopped_ = false, stopped_now_ = false;
+  bool sent_end_ = false, leaving_ = false, stopped_ = false, stopped_now_ = false;
   std::string last_word_;
   mutable std::mutex mutex_;  ///< of what follows
   std::deque<std::string> history_, fresh_;

@@ -24,6 +24,13 @@
 
 namespace trireme {
 
+/// A request to stop the job at its next step boundary.
+struct StopRequest {
+  std::string why;             ///< for messages: "trireme stop (ann on h1)"
+  bool stays_stopped = false;  ///< the job must not be queued again
+  bool operator==(const StopRequest&) const = default;
+};
+
 struct StatusServerOptions {
   bool this_host_only = true;  ///< listens on the loopback interface
   std::string interface;       ///< otherwise the interface whose addresses are published; empty: all

@@ -153,7 +153,7 @@ int all_reduce(void* x, int n, Type type, Op op, Object comm, Object* request) {
   });
 }
 
-/// Of parts that are not beside each other: a type of n elements that is repeated every `stride`.
+/// Gathers parts that are not beside each other: a type of n elements that is repeated every `stride`.
 int gather_apart(const void* x, int n, void* y, int64_t stride, MPI_Datatype type, MPI_Comm comm,
                  MPI_Request* request) {
   MPI_Datatype contiguous = MPI_DATATYPE_NULL, part = MPI_DATATYPE_NULL;

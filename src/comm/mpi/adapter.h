@@ -22,7 +22,7 @@ struct Adapter {
   const char* abi;       ///< "openmpi", "mpich" or "abi"
   const void* in_place;  ///< MPI_IN_PLACE
 
-  // Of the process.
+  // Functions of the process.
   int (*start)(int* thread_level);  ///< MPI_Init_thread for several threads; 0 single to 3 multiple
   int (*finish)();
   int (*finished)();  ///< whether finish() has been called
@@ -30,7 +30,7 @@ struct Adapter {
   void (*library)(char* text, int capacity);
   void (*reason)(int code, char* text, int capacity);  ///< of a code of the other functions
 
-  // Of communicators, whose errors are returned.
+  // Functions of communicators, whose errors are returned.
   int (*world)(Object* copy);
   int (*host_group)(Object* group);
   int (*split)(Object comm, int color, int key, Object* part);

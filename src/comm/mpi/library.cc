@@ -83,7 +83,7 @@ std::vector<std::string_view> fitting_abis(const Launcher& launcher, const Envir
   }
 }
 
-/// Of a library that a path names: by its file's name.
+/// The kind of a library that a path names, by its file's name.
 std::string_view abi_of_file(const std::string& path) {
   const std::string name = fs::path(path).filename().string();
   for (const Abi& abi : abis()) {

@@ -45,7 +45,7 @@ std::vector<std::string> usable_abis(const Machine& machine);
 
 /// Opens the library, for ever, and its adapter. Throws Error::config naming the file and the reason.
 void open_library(const Library& library);
-/// Of the opened library. Throws Error::comm if there is none.
+/// The adapter of the opened library. Throws Error::comm if there is none.
 const Adapter& adapter();
 bool is_open();
 /// Throws Error::comm naming the call and MPI's own reason unless code is 0.

@@ -228,7 +228,7 @@ TRIREME_DEVICE Pack sum_places(const SumArguments<T>& a, int64_t i, int64_t end,
   return sum;
 }
 
-/// Of each run of kSumChunk places, the sum of the chunk that begins there: at most one that is not the first of its
+/// For each run of kSumChunk places, the sum of the chunk that begins there: at most one that is not the first of its
 /// id. a.packs: of the partial sums.
 template <class T>
 TRIREME_KERNEL sum_chunks(SumArguments<T> a) {

@@ -17,7 +17,7 @@ struct MaxSum {
   float max, sum;
 };
 
-/// Of both parts. A maximum of -infinity has the sum 0.
+/// Joins both parts. A maximum of -infinity has the sum 0.
 TRIREME_DEVICE MaxSum join(MaxSum a, MaxSum b) {
   const float max = fmaxf(a.max, b.max), base = max == -INFINITY ? 0 : max;
   return {max, a.sum * expf(a.max - base) + b.sum * expf(b.max - base)};

@@ -118,7 +118,7 @@ struct SchemaElement {
   std::optional<ParquetMeaning> logical = {};
 };
 
-/// Of a time or a timestamp.
+/// The meaning of a time or a timestamp.
 ParquetMeaning read_time(ThriftReader& reader, ParquetMeaning::Kind kind) {
   ParquetMeaning meaning{.kind = kind};
   reader.structure([&](int id, Type type) {
@@ -157,7 +157,7 @@ ParquetMeaning read_logical(ThriftReader& reader) {
   return meaning;
 }
 
-/// Of the older annotation; its timestamps do not say whether they are in UTC.
+/// The meaning of the older annotation; its timestamps do not say whether they are in UTC.
 ParquetMeaning meaning_of(int64_t converted, int64_t scale) {
   using Kind = ParquetMeaning::Kind;
   switch (converted) {

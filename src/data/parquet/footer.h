@@ -97,7 +97,7 @@ struct ParquetFooter {
   int64_t rows = 0;
 };
 
-/// Of the complete file, which outlives the result. Throws Error::data naming `path`.
+/// Reads the complete file, which outlives the result. Throws Error::data naming `path`.
 ParquetFooter read_parquet_footer(std::span<const std::byte> file, const std::string& path);
 
 struct ParquetPage {

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-// Of a row; a damaged file can claim billions in a few bytes.
+// Limits of a row; a damaged file can claim billions in a few bytes.
 constexpr size_t kMostItems = size_t{1} << 20, kMostTextBytes = size_t{64} << 20;
 
 /// One kind of values, with the next one read ahead.

@@ -29,7 +29,7 @@ BackgroundTasks::~BackgroundTasks() {
 void BackgroundTasks::add(std::function<void()> task) {
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return tasks_.size() < most_; });
+  changed_.wait(lock, [this] { return tasks_.size() < maximum_; });
   if (error_) std::rethrow_exception(error_);
   tasks_.push_back(std::move(task));
   changed_.notify_all();

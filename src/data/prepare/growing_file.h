@@ -25,7 +25,7 @@ namespace trireme {
 class BackgroundTasks {
  public:
   /// `most`: tasks that may be unfinished at a time.
-  explicit BackgroundTasks(size_t most) : most_(most) {}
+  explicit BackgroundTasks(size_t most) : maximum_(most) {}
   BackgroundTasks(const BackgroundTasks&) = delete;
   BackgroundTasks& operator=(const BackgroundTasks&) = delete;
   /// Waits for the tasks; ignores their exceptions.
@@ -40,7 +40,7 @@ class BackgroundTasks {
  private:
   void run();
 
-  const size_t most_;
+  const size_t maximum_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;  // the first one is running

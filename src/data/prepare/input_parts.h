@@ -62,7 +62,7 @@ class InputParts {
 
   /// Opens the next part; false at the end. Throws Error::io, Error::data.
   bool next();
-  // Of the part that next() opened:
+  // The part that next() opened:
   ByteSource& source() { return *source_; }
   const std::shared_ptr<const std::string>& name() const { return name_; }  ///< path, or ARCHIVE:MEMBER
   InputKind kind() const { return kind_; }                                  ///< text or json_lines

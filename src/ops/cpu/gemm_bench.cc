@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/median.h"
+#include "base/numbers.h"
 
 namespace trireme {
 namespace {

@@ -58,7 +58,7 @@ class Families {
   std::vector<MetricFamily> list_;
 };
 
-/// Of each rank's GPU: where its driver's library says nothing, the memory of rank 0's.
+/// Adds each rank's GPU: where its driver's library says nothing, the memory of rank 0's.
 void add_gpus(Families& out, const Metrics& m) {
   std::vector<GpuReading> gpus = m.gpus;
   if (gpus.empty() && m.gpu_memory_size > 0) gpus.emplace_back();
@@ -247,7 +247,7 @@ std::vector<MetricFamily> RunBoard::families() const {
     };
     std::string label = label_name(name);
     if (has(labels_, label)) label = "fact_" + label;
-    // Of two facts of one name the first: a sample has each label once.
+    // The first of two facts of one name counts: a sample has each label once.
     if (!has(facts.labels, label)) facts.labels.emplace_back(label, value);
   }
   run.samples.push_back(std::move(facts));

@@ -46,14 +46,14 @@ void Thinning<Record>::add(std::vector<Record>& list, const Record& record) {
   }
   newest_is_extra_ = list.empty() || list.back().step != record.step;
   if (newest_is_extra_) list.push_back(record);
-  if (list.size() > most_) halve(list);
+  if (list.size() > maximum_) halve(list);
 }
 
 template <class Record>
 void Thinning<Record>::reset(std::vector<Record>& list) {
   in_window_ = 0;
   newest_is_extra_ = false;
-  while (list.size() > most_) halve(list);
+  while (list.size() > maximum_) halve(list);
 }
 
 template <class Record>

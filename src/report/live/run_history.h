@@ -17,7 +17,7 @@ template <class Record>
 class Thinning {
  public:
   using Value = double (*)(const Record&);
-  Thinning(size_t most, Value value) : most_(most), value_(value) {}
+  Thinning(size_t most, Value value) : maximum_(most), value_(value) {}
 
   void add(std::vector<Record>& list, const Record& record);
   /// After the list has been changed otherwise: every record in it counts, and it gets short enough.
@@ -26,7 +26,7 @@ class Thinning {
  private:
   void halve(std::vector<Record>& list);
 
-  size_t most_;
+  size_t maximum_;
   Value value_;
   int64_t stride_ = 1, in_window_ = 0;
   bool newest_is_extra_ = false;  ///< the list's last record is there only because it is the newest

@@ -14,7 +14,7 @@ namespace trireme {
 namespace {
 
 constexpr size_t kMostAddedTokens = 1 << 18;  // tokenizers in use have up to some thousand
-// Of normalizers, pre-tokenizers, post-processors or decoders; tokenizers in use have up to about ten in two levels.
+// Steps of normalizers, pre-tokenizers, post-processors or decoders; real tokenizers have up to ten in two levels.
 constexpr size_t kMostSteps = 128, kMostStepDepth = 8;
 
 TokenId read_id(const JsonNode& node, std::string_view token, const std::string& place) {

@@ -14,12 +14,12 @@ class TextLimit {
   /// `where` names the file in the error and outlives the object.
   explicit TextLimit(size_t text_bytes, std::string_view where = "the tokenizer")
       : given_(text_bytes),
-        most_(kFree + std::min(kTimes * text_bytes, std::max(kLarge, 4 * text_bytes))),
+        maximum_(kFree + std::min(kTimes * text_bytes, std::max(kLarge, 4 * text_bytes))),
         where_(where) {}
 
   /// Throws Error::data if the rules have lengthened the text to `bytes`, beyond the limit.
   void check(size_t bytes) const {
-    if (bytes > most_) refuse();
+    if (bytes > maximum_) refuse();
   }
 
  private:
@@ -30,10 +30,10 @@ class TextLimit {
     fail(ErrorKind::data,
          "{}: its normalizer or decoder makes more than {} bytes from a text of {}, the limit; its "
          "replacements multiply",
-         where_, most_, given_);
+         where_, maximum_, given_);
   }
 
-  size_t given_, most_;
+  size_t given_, maximum_;
   std::string_view where_;
 };
 

@@ -1,4 +1,4 @@
-#include "train/dpo/dpo.h"
+#include "train/start/recipe.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "train/dpo/pair_loss.h"
+#include "train/dpo/batches.h"
 
 #include <algorithm>
 #include <cassert>

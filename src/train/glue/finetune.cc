@@ -1,5 +1,3 @@
-#include "train/glue/finetune.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -18,11 +16,10 @@
 #include "report/run_log.h"
 #include "train/glue/history.h"
 #include "train/glue/job.h"
-#include "train/glue/output_dir.h"
 #include "train/glue/predict.h"
 #include "train/glue/results.h"
-#include "train/glue/row_proof.h"
 #include "train/local_resume.h"
+#include "train/start/recipe.h"
 #include "train/trainer.h"
 
 namespace trireme {
@@ -68,7 +65,7 @@ class FineTuning final : public Recipe {
   void load_best(Work& work);
   BatchLimit limit(int64_t rows) const { return {.rows = rows, .tokens = options_.most_tokens}; }
   /// No rank has the whole trained weights.
-  bool shares_model() const { return trireme::shares_model(options_.config()); }
+  bool shards_model() const { return trireme::shards_model(options_.config()); }
   LossUnit unit() const { return job_.layout.classes == 1 ? LossUnit::squared_error : LossUnit::row; }
   std::string micro_batches(int64_t data_ranks) const;
   std::string steps_fact() const;
@@ -246,7 +243,7 @@ void FineTuning::write_training(const Run& run, double seconds, const RunCounter
   numbers.emplace_back("train_samples", job_.epochs.rows);
   numbers.emplace_back("train_samples_per_second", rows / seconds);
   numbers.emplace_back("train_steps_per_second", steps / seconds);
-  if (shares_model()) {
+  if (shards_model()) {
     const ParameterTable whole(run.plan.part.spec);
     TrainingState weights(whole, DType::f32, false);
     const int64_t step =
@@ -376,7 +373,7 @@ Task FineTuning::begin(Work& work, const TrainingJob& job) {
                .samples = static_cast<double>(job_.epochs.global)};
   task.tokens = [this](uint64_t samples) { return static_cast<uint64_t>(row_length() * static_cast<double>(samples)); };
   task.facts = [this, &plan, &job](const PeakRate&) { return facts(plan, job.backend); };
-  task.saves_last = shares_model();  // the trained weights are then read from the last snapshot
+  task.saves_last = shards_model();  // the trained weights are then read from the last snapshot
   task.due = [this](const RunCounters& now) { return due(now); };
   task.evaluate = [this](Work& of) { return evaluate(of); };
   task.is_finished = [this] { return history_.is_patience_over(); };

@@ -1,15 +1,22 @@
 #include "train/glue/job.h"
 
 #include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
 
 #include "base/count.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/run_folder/run_folder.h"
+#include "checkpoint/run_folder/run_steps.h"
+#include "checkpoint/snapshot/local_disk.h"
 #include "checkpoint/snapshot/spec_json.h"
+#include "comm/proof.h"
 #include "model/mesh_layout.h"
-#include "train/glue/output_dir.h"
 #include "train/start/resume.h"
 
 namespace trireme {
@@ -147,6 +154,80 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   plan.part = plan_rank(model, plan.config(), step_size(job, options, mesh.data), rank);
   if (plan.resume) check_same_trained(plan, "--model");
   return job;
+}
+
+namespace {
+
+constexpr size_t kParts = 64;  // one line each
+
+template <class T>
+uint64_t hash_of(const std::vector<T>& values, size_t begin, size_t end) {
+  return xxh3(std::as_bytes(std::span(values).subspan(begin, end - begin)));
+}
+
+std::string lines_of(const NamedRows& set) {
+  const EncodedRows& rows = set.rows;
+  const size_t count = rows.labels.size(), parts = std::min(kParts, count);
+  std::string lines = fmt::format("{}: {} rows\n", set.path, count);
+  for (size_t part = 0; part < parts; ++part) {
+    const size_t first = count * part / parts, last = count * (part + 1) / parts;
+    const size_t begin = rows.offsets[first], end = rows.offsets[last];
+    lines +=
+        fmt::format("{}: rows {} to {} have {} ids with XXH3 {}, labels with XXH3 {}\n", set.path, first + 1, last,
+                    end - begin, hex64(hash_of(rows.tokens, begin, end)), hex64(hash_of(rows.labels, first, last)));
+  }
+  return lines;
+}
+
+}  // namespace
+
+void prove_same_rows(const GlueJob& job, Scalars& scalars, std::string_view host) {
+  if (scalars.size() == 1) return;
+  std::string text;
+  for (const auto* sets : {&job.train, &job.validation, &job.test}) {
+    for (const NamedRows& set : *sets) text += lines_of(set);
+  }
+  prove_same_text(scalars, host, text, "have the same rows", "copy the files and the tokenizer to that host again");
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Files that a run leaves when it is stopped before its first checkpoint.
+constexpr std::array<std::string_view, 12> kLeftBehind{
+    "lock",           "status.json", "status.reserve",     "control.json",
+    "metrics.jsonl",  "tensorboard", "trainer_state.json", "mlflow.json",
+    "products.jsonl", "log.txt",     "log.txt.1",          "attempts.jsonl"};
+
+bool holds_files(const std::string& folder) {
+  if (!fs::is_directory(folder)) return false;
+  return std::ranges::any_of(fs::directory_iterator(folder), [](const fs::directory_entry& entry) {
+    const std::string name = entry.path().filename().string();
+    return !name.starts_with('.') && !name.starts_with("status.json.tmp-") && !name.starts_with("control.json.tmp-") &&
+           std::ranges::find(kLeftBehind, name) == kLeftBehind.end();
+  });
+}
+
+}  // namespace
+
+std::string find_start(const GlueOptions& options) {
+  const std::string& folder = options.config().run.dir;
+  if (options.resumes_named_checkpoint())
+    return open_checkpoint(options.config().checkpoint.resume, options.config().names).path;
+  if (options.config().run.overwrite) return {};
+  if (read_local_note(folder)) return {};
+  if (const auto found = find_resumable(folder, options.config().names)) return found->path;
+  require(
+      !holds_files(folder), ErrorKind::config,
+      "{} exists and holds files, but no checkpoint to resume; name another --output-dir or add --overwrite-output-dir",
+      folder);
+  return {};
+}
+
+void clear_checkpoints(const std::string& folder) {
+  for (const int64_t step : list_steps(folder)) remove_folder(folder, step_name(step));
+  forget_steps(folder);
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "train/glue/metrics.h"
+#include "train/glue/results.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,9 @@
 #include <memory>
 #include <string>
 
+#include "base/json.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "data/glue/task.h"
 #include "model/parameter_table.h"
 #include "optim/training_state.h"
 #include "text/tokenizer.h"
@@ -41,5 +43,9 @@ void warn_of_untrained_head(const PretrainedModel& model, bool head_is_new, cons
 /// what an earlier run wrote there. Throws Error::io.
 void write_model(const std::string& folder, const PretrainedModel& model, const GlueTask& task,
                  const ParameterTable& table, const TrainingState& state);
+
+/// Why the classifier of a folder cannot answer the task: by what its config.json records (finetuning_task, class
+/// names) and whether its files have a classifier. Empty: no objection. The diagnostic set ax needs a model of mnli.
+std::string why_untrained(const Json& config, bool head_is_new, const GlueTask& task);
 
 }  // namespace trireme

@@ -15,7 +15,7 @@ int64_t warmup_of(const GlueOptions& options, int64_t steps) {
   return static_cast<int64_t>(std::ceil(static_cast<double>(steps) * options.warmup_share));
 }
 
-bool shares_model(const Config& config) {
+bool shards_model(const Config& config) {
   const ShardChoice shard = config.optim.shard;
   return config.mesh.tensor > 1 || shard == ShardChoice::parameters ||
          (config.precision.dtype != DType::f32 && shard != ShardChoice::none);
@@ -23,7 +23,7 @@ bool shares_model(const Config& config) {
 
 bool keeps_snapshots(const GlueOptions& options, int64_t steps) {
   if (!options.trains()) return false;
-  if (shares_model(options.config()) || options.config().checkpoint.best) return true;
+  if (shards_model(options.config()) || options.config().checkpoint.best) return true;
   const EventSchedule& saving = options.saving;
   return saving.strategy == Strategy::epoch || saving.strategy == Strategy::best ||
          (saving.strategy == Strategy::steps && interval_of(saving.steps, steps) <= steps);

@@ -78,7 +78,7 @@ Config config_of(const GlueOptions& options, int64_t steps, int64_t global);
 int64_t interval_of(double steps, int64_t total);
 
 /// Whether no rank has the whole trained weights.
-bool shares_model(const Config& config);
+bool shards_model(const Config& config);
 
 /// Whether a training of so many steps writes snapshots, so that all ranks must see its folder. False: only rank 0
 /// writes, and at the end.

@@ -34,8 +34,8 @@ std::optional<Contention> ContentionWatch::find(std::span<const uint64_t> shares
     const double share = std::bit_cast<double>(shares[rank]);
     if (share > found.share) found = {static_cast<int>(rank), share};
   }
-  if (told_ || found.share <= kMuch) return {};
-  told_ = true;
+  if (reported_ || found.share <= kMuch) return {};
+  reported_ = true;
   return found;
 }
 

@@ -38,7 +38,7 @@ class ContentionWatch {
   std::function<std::optional<double>()> waited_;
   std::optional<double> before_;
   Clock::time_point begin_ = Clock::now();
-  bool told_ = false;
+  bool reported_ = false;
 };
 
 }  // namespace trireme

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kPiece = int64_t{4} << 20;  // elements sent at once
 
-/// Of a device through the host, which messages can reach.
+/// Copies a device's values through the host, which messages can reach.
 void copy_from(int source, View flat, Communicator& replicas) {
   std::vector<std::byte> values;
   for (int64_t at = 0; at < flat.count(); at += kPiece) {
@@ -77,7 +77,7 @@ void warn(const std::vector<int>& ranks, const MeshShape& mesh, Scalars& scalars
 void check_parameters(Mesh& mesh, Scalars& scalars, std::string_view host, TrainingState& state,
                       const ParameterTable& table, Ops& ops, int64_t step, bool heal) {
   const MeshShape& shape = mesh.shape();
-  if (shape.data == 1 || state.shares_weights()) return;  // no rank holds what another one holds
+  if (shape.data == 1 || state.shards_weights()) return;  // no rank holds what another one holds
   std::vector<int> ranks = differing_ranks(scalars.gather_values(parameter_hash(state, table, ops)), shape);
   if (ranks.empty()) return;
   const bool can = std::ranges::all_of(ranks, [&](int r) { return good_replica(r, ranks, shape).has_value(); });

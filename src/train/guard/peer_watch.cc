@@ -92,7 +92,7 @@ void record_loss(const std::string& run_dir, const std::string& owner, int rank,
                          .message = describe(loss) + likely});
 }
 
-/// Of the connections between devices, on a thread of its own, which may outlive everything else.
+/// Aborts the connections between devices, on a thread of its own, which may outlive everything else.
 class PeerWatch::Abort : public std::enable_shared_from_this<Abort> {
  public:
   /// Waits for an abort.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/count.h"
@@ -11,7 +12,6 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
-#include "base/option_name.h"
 #include "comm/agreement.h"
 
 namespace trireme {
@@ -63,7 +63,7 @@ void SkipWatch::account(const StepResult& result, int64_t samples, double limit,
   log::write_once(log::Level::warning, fmt::format("step {} skipped: {}; samples {} to {}", progress.step, why, first,
                                                    progress.samples - 1));
   skips_.push_back({progress.step, first, progress.samples - 1, result});
-  if (progress.consecutive_skips >= most_) stop(progress.consecutive_skips, scalars);
+  if (progress.consecutive_skips >= maximum_) stop(progress.consecutive_skips, scalars);
 }
 
 void SkipWatch::overflow(RunCounters& progress) const {
@@ -86,7 +86,7 @@ void SkipWatch::overflow(RunCounters& progress) const {
                   verdict == Overflow::at_minimum ? fmt::format("at the smallest loss scale, {}", scale.scale)
                                                   : fmt::format("in {} in a row, the last at loss scale {}",
                                                                 count_text(scale.in_a_row, "step"), used),
-                  option_name("optim.learning-rate"), option_name("precision.dtype bf16")));
+                  names_("optim.learning-rate"), names_("precision.dtype bf16")));
 }
 
 void SkipWatch::stop(int64_t in_a_row, Scalars& scalars) const {
@@ -97,7 +97,28 @@ void SkipWatch::stop(int64_t in_a_row, Scalars& scalars) const {
       fmt::format("loss or gradients were not finite{} {} in a row, up to step {} (samples {} to {}{}); lower "
                   "{} or resume from an earlier snapshot",
                   spikes ? ", or the loss a spike," : "", count_text(in_a_row, "step"), skips_.back().step,
-                  skips_.front().first_sample, skips_.back().last_sample, where, option_name("optim.learning-rate")));
+                  skips_.front().first_sample, skips_.back().last_sample, where, names_("optim.learning-rate")));
+}
+
+namespace {
+
+constexpr double kForget = 0.02;
+constexpr int64_t kFewest = 50;
+constexpr double kLeastDeviation = 0.01;
+
+}  // namespace
+
+void add_loss(LossTrend& trend, double loss) {
+  // The first losses have equal weight, so that the very first one soon leaves the mean.
+  const double weight = std::max(kForget, 1.0 / static_cast<double>(++trend.count));
+  const double deviation = loss - trend.mean;
+  trend.mean += weight * deviation;
+  trend.variance = (1 - weight) * (trend.variance + weight * deviation * deviation);
+}
+
+double spike_limit(const LossTrend& trend, double score) {
+  if (score == 0 || trend.count < kFewest) return std::numeric_limits<double>::infinity();
+  return trend.mean + score * std::max(std::sqrt(trend.variance), kLeastDeviation * std::abs(trend.mean));
 }
 
 }  // namespace trireme

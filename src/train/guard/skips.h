@@ -28,8 +28,9 @@ struct StepResult {
 class SkipWatch {
  public:
   /// The run stops after `most` skips in a row. scaling: of a run in f16.
-  SkipWatch(std::string run_dir, int64_t most, const std::optional<LossScaleOptions>& scaling = std::nullopt)
-      : run_dir_(std::move(run_dir)), most_(most), scaling_(scaling) {}
+  SkipWatch(std::string run_dir, int64_t most, const std::optional<LossScaleOptions>& scaling = std::nullopt,
+            OptionNames names = {})
+      : run_dir_(std::move(run_dir)), maximum_(most), scaling_(scaling), names_(std::move(names)) {}
 
   /// Collective. Counts a step and its `samples` in `progress`, and warns if it was skipped (limit: a loss above it is
   /// a spike). After too many skips in a row, earlier attempts included, writes RUN/bad-samples.json, an array of
@@ -49,9 +50,19 @@ class SkipWatch {
   void overflow(RunCounters& progress) const;
 
   std::string run_dir_;
-  int64_t most_;
+  int64_t maximum_;
   std::optional<LossScaleOptions> scaling_;
+  OptionNames names_;
   std::vector<Skip> skips_;  ///< in a row, of this attempt
 };
+
+// Loss spikes: a loss far above the recent losses of the run. Pure functions, the same on every rank.
+
+/// Adds a loss to the running mean and variance, which forget with a half-life of about 35 steps.
+void add_loss(LossTrend& trend, double loss);
+
+/// The loss above which a step is a spike: mean + score x standard deviation. Infinity during the first 50 losses and
+/// for score 0. The deviation is at least 1 % of the mean, about how much the losses of a settled run differ.
+double spike_limit(const LossTrend& trend, double score);
 
 }  // namespace trireme

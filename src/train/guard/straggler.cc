@@ -28,9 +28,9 @@ std::optional<Straggler> StragglerWatch::find(std::span<const double> busy, int6
   const bool slow = found.busy > kSlow * found.others;
   const bool twice = slow && suspect_ == found.rank;
   suspect_ = slow ? found.rank : -1;
-  if (!slow) told_ = -1;
-  if (!twice || told_ == found.rank) return {};
-  told_ = found.rank;
+  if (!slow) reported_ = -1;
+  if (!twice || reported_ == found.rank) return {};
+  reported_ = found.rank;
   return found;
 }
 

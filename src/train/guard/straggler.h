@@ -28,7 +28,7 @@ class StragglerWatch {
   void warn(Scalars& scalars, std::string_view host, std::span<const double> busy, int64_t steps);
 
  private:
-  int suspect_ = -1, told_ = -1;
+  int suspect_ = -1, reported_ = -1;
 };
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "train/pretraining/pretraining.h"
+#include "train/start/recipe.h"
 
 #include <algorithm>
 #include <memory>
@@ -10,7 +10,6 @@
 #include "base/hash.h"
 #include "base/host.h"
 #include "base/log.h"
-#include "base/option_name.h"
 #include "base/stop.h"
 #include "base/time.h"
 #include "checkpoint/huggingface/generation_settings.h"
@@ -43,7 +42,7 @@ void check_masking(const Opened& opened) {
   }
   for (const char* option : {"data.mask-rate", "data.whole-words"})
     require(!opened.loaded.origins.contains(option), ErrorKind::config,
-            "{} is set, but the model predicts the next token and masks none; remove it, or choose a masked language "
+            "{} is set, but the model is causal and uses no masking; remove it, or choose a masked language "
             "model (--model.preset bert-base)",
             opened.loaded.where(option));
 }
@@ -86,7 +85,7 @@ RunData open_data(const RunPlan& plan) {
   return data;
 }
 
-/// Of every file once: the test documents of a split are in files of the list already.
+/// The facts of every file, once: the test documents of a split are in files of the list already.
 std::vector<DataFileFact> files_of(const RunData& data) {
   std::vector<DataFileFact> facts;
   for (const FileSource* source : {data.train.get(), data.validation.get(), data.test.get()}) {

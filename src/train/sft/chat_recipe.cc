@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/option_name.h"
 #include "base/time.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "comm/agreement.h"
@@ -201,7 +200,7 @@ RunPlan ChatRecipe::open_model_to_train(const ResumePlace& place, const Training
     loaded.config.batch.micro = 1;  // a full row occupies all cores
   const BatchShape batch = resolve_batch(opened, job.rank.rank());
   require(batch.sequence >= 2, ErrorKind::config, "{} is {}, but a row has at least 2 ids; raise it",
-          option_name("batch.sequence"), batch.sequence);
+          loaded_.config.names("batch.sequence"), batch.sequence);
   StepSize size = size_of_step(batch);
   size.uneven = true;
   RunPlan plan = plan_run(std::move(opened), batch, size, job.planned());
@@ -313,7 +312,7 @@ void ChatRecipe::warn_of(const chat::TrainingRows& rows, const char* name) const
   const std::string ids = count_text(rows.most, "id");
   if (rows.cut > 0)
     warn(fmt::format("{}: {} of {} cut to {} = {}", name, count_text(rows.cut, pairs_ ? "answer" : "conversation"),
-                     rows.conversations.size(), option_name("batch.sequence"), rows.most));
+                     rows.conversations.size(), loaded_.config.names("batch.sequence"), rows.most));
   if (rows.uncounted > 0)
     warn(fmt::format("{}: {} left out: none of the first {}{} counts in the loss", name, count_rows(rows.uncounted),
                      ids, pairs_ ? " of an answer with its prompt" : ""));
@@ -361,11 +360,11 @@ void ChatRecipe::read_rows(RunPlan& plan, const TrainingJob& job) {
     warn_of(validation_, "validation");
     require(!train_.rows.empty() || pairs_, ErrorKind::data,
             "{}: none of the first {} of any conversation counts in the loss; raise {}", data.train,
-            count_text(train_.most, "id"), option_name("batch.sequence"));
+            count_text(train_.most, "id"), loaded_.config.names("batch.sequence"));
     require(!train_.rows.empty(), ErrorKind::data,
             "{}: no pair is left to train on: no id of an answer counts in {}, and the answers are the same in {}; "
             "raise {} (now {})",
-            data.train, count_rows(train_.uncounted), count_rows(train_.equal), option_name("batch.sequence"),
+            data.train, count_rows(train_.uncounted), count_rows(train_.equal), loaded_.config.names("batch.sequence"),
             train_.most);
     plan.data_files.push_back(fact_of(data.train, train_, config.chat.packing));
     if (!validation_.rows.empty())

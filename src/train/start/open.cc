@@ -6,7 +6,6 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/option_name.h"
 #include "checkpoint/finite_weights.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/peft/adapter.h"
@@ -61,7 +60,7 @@ void keep_batch_of_run(Opened& opened) {
 
 /// The checkpoint that the run resumes; from one without the optimizer state only the weights are taken.
 void open_resume(Opened& opened, const ResumePlace& place) {
-  CheckpointFolder folder = open_checkpoint(place.path);
+  CheckpointFolder folder = open_checkpoint(place.path, opened.config().names);
   folder.nearby = place.nearby;
   for (const std::string& note : folder.notes) log::info("{}: {}", folder.path, note);
   if (folder.origin != CheckpointOrigin::neox_weights) {
@@ -130,8 +129,9 @@ BatchShape resolve_batch(Opened& opened, int rank) {
   const BatchOptions& then = opened.resumed.batch;
   const int64_t started = opened.resume && then.per_rank == opened.config().batch.per_rank ? then.global : 0;
   const BatchPlan plan = plan_batch(opened.loaded, static_cast<int>(opened.model.mesh.data), started);
-  opened.loaded.derive("batch.global", plan.global,
-                       started > 0 ? opened.resume->path : option_name("batch.per-rank") + " of every data rank");
+  opened.loaded.derive(
+      "batch.global", plan.global,
+      started > 0 ? opened.resume->path : opened.config().names("batch.per-rank") + " of every data rank");
   int64_t sequence = opened.config().batch.sequence;
   if (sequence == 0) sequence = opened.model.spec.context;
   require(sequence <= opened.model.spec.context, ErrorKind::config,

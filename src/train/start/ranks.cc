@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/folder_token.h"
 #include "base/log.h"
-#include "base/option_name.h"
 #include "comm/agreement.h"
 #include "comm/heartbeat.h"
 #include "comm/proof.h"
@@ -101,10 +100,10 @@ Backend choose_backend(const Config& config, const MeshShape& mesh, const RankCo
             "{} is set, which needs a GPU, and this run computes on the CPU; remove it", name);
   require(backend.device || config.comm.reduce != ReduceOrder::nccl, ErrorKind::config,
           "comm.reduce is nccl, which adds gradients between GPUs, and this run computes on the CPU; set {}",
-          option_name("--comm.reduce auto"));
+          config.names("--comm.reduce auto"));
   require(backend.device || config.precision.dtype != DType::f16, ErrorKind::config,
           "training in f16 is unsupported on CPUs, and this run computes on the CPU; set {}",
-          option_name("--precision.dtype bf16"));
+          config.names("--precision.dtype bf16"));
   return backend;
 }
 

@@ -4,7 +4,10 @@
 // it.
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/affinity.h"
 #include "hub/place.h"
@@ -13,6 +16,9 @@
 #include "train/task.h"
 
 namespace trireme {
+
+class Process;
+struct GlueOptions;
 
 /// The ranks of one job, after they have proved to belong together.
 struct TrainingJob {
@@ -59,5 +65,21 @@ class Recipe {
   /// Does the work. False: a stop was requested.
   virtual bool work(Work& work, Task task, const TrainingJob& job);
 };
+
+/// The start of every job, step by step: the ranks prove that they belong together, watch each other and bind to their
+/// cores; rank 0 claims the run folder. Then values, each made of the one before: Resolved (where the run begins) ->
+/// RunPlan (model and data are open, by way of Opened; what this rank holds is planned) -> Loaded (weights, session and
+/// saver) -> Task (what the loop needs) -> RunEnd. Collective. version: identifies the program; all ranks must run the
+/// same one. Returns the exit code: 0 done, 75 stopped by request. Throws Error.
+int start(Recipe& recipe, Process& process, std::string_view version);
+
+/// Pre-training: windows of token files, all of the same length, evaluated on fixed windows of the validation data.
+std::unique_ptr<Recipe> pretraining(LoadedConfig loaded);
+/// Fine-tunes a classifier on labelled rows: trains, evaluates and predicts as the options ask.
+std::unique_ptr<Recipe> fine_tuning(GlueOptions options);
+/// Trains a language model on pairs of answers, of which one is preferred.
+std::unique_ptr<Recipe> preference_tuning(LoadedConfig loaded);
+/// As chat_tuning_defaults(), for pairs.
+std::vector<std::string> preference_tuning_defaults();
 
 }  // namespace trireme

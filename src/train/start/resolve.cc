@@ -9,7 +9,6 @@
 
 #include "base/count.h"
 #include "base/error.h"
-#include "base/option_name.h"
 #include "config/validate.h"
 #include "hub/place.h"
 #include "model/model_options.h"
@@ -119,7 +118,7 @@ std::string reason_against_gpus(const Config& config, int64_t data) {
   return fmt::format(
       "optim.shard is {}, which GPUs do not support: their memory is not given back in parts; set {} (shards the "
       "optimizer state), or {}",
-      name_of(config.optim.shard), option_name("--optim.shard optimizer"), option_name("--run.device cpu"));
+      name_of(config.optim.shard), config.names("--optim.shard optimizer"), config.names("--run.device cpu"));
 }
 
 void require_layout(const LoadedConfig& loaded) { refuse(of_layout(loaded)); }
@@ -142,11 +141,11 @@ void require_runnable(const LoadedConfig& loaded) {
   const bool on_cpus = config.run.device == DeviceChoice::cpu || gpu_library_path().empty();
   if (config.precision.dtype == DType::f16 && on_cpus)
     reasons.push_back(fmt::format("{} is f16, which is unsupported for training on CPUs; set {}",
-                                  loaded.where("precision.dtype"), option_name("--precision.dtype bf16")));
+                                  loaded.where("precision.dtype"), config.names("--precision.dtype bf16")));
   if (config.comm.reduce == ReduceOrder::nccl && on_cpus)
     reasons.push_back(
         fmt::format("{} is nccl, which adds gradients between GPUs, and this run computes on CPUs; set {}",
-                    loaded.where("comm.reduce"), option_name("--comm.reduce auto")));
+                    loaded.where("comm.reduce"), config.names("--comm.reduce auto")));
   if (const std::string& local = config.checkpoint.local; !local.empty() && local.front() != '/')
     reasons.push_back(
         fmt::format("{} is {}: expected the absolute path of a folder on a local disk of every host, like /scratch",

@@ -16,7 +16,7 @@ namespace trireme {
 /// Error::config if options contradict the folder.
 void resolve_model(LoadedConfig& loaded);
 
-/// Of a plan whose model is known.
+/// Settles the model's options in a plan whose model is known.
 void settle_model(RunPlan& plan);
 
 /// The folder's model with the options that were given. Throws Error::config if it is another model.

@@ -13,7 +13,6 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/option_name.h"
 #include "checkpoint/run_folder/run_folder.h"
 #include "checkpoint/run_folder/run_steps.h"
 #include "checkpoint/snapshot/spec_json.h"
@@ -194,7 +193,7 @@ Differences conversation_differences(const RunPlan& plan) {
       return text.empty() ? std::string("none") : text;
     };
     if (before != after)
-      out.push_back({option_name(name), shown(before), shown(after), "checkpoint.allow-other-data",
+      out.push_back({now.names(name), shown(before), shown(after), "checkpoint.allow-other-data",
                      now.checkpoint.allow_other_data});
   };
   compare("data.train", then.data.train, now.data.train);
@@ -278,10 +277,10 @@ std::string table(const Differences& differences) {
 /// Rank 0: the folder to resume from. Deletes the steps of a folder that is to be overwritten.
 std::string look_for_resume(const Config& config, const std::optional<LocalNote>& note) {
   if (config.checkpoint.resume == "auto") {
-    const auto folder = find_resumable(config.run.dir);
+    const auto folder = find_resumable(config.run.dir, config.names);
     return folder ? folder->path : std::string();
   }
-  if (config.checkpoint.resume != "none") return open_checkpoint(config.checkpoint.resume).path;
+  if (config.checkpoint.resume != "none") return open_checkpoint(config.checkpoint.resume, config.names).path;
   const std::vector<int64_t> steps = list_steps(config.run.dir);
   require((steps.empty() && (!note || note->step < 0)) || config.run.overwrite, ErrorKind::config,
           "{} already holds checkpoints; to resume from them leave checkpoint.resume at auto, to delete them and start "
@@ -398,7 +397,7 @@ std::vector<std::string> changed_options(const LoadedConfig& now, const Config& 
                          now.config.optim.decay_steps == now.config.run.steps;
     if (follows) continue;
     const auto origin = now.origins.find(option.name);
-    changes.push_back(fmt::format("{} changes with this start from {} to {} ({})", option_name(option.name),
+    changes.push_back(fmt::format("{} changes with this start from {} to {} ({})", now.config.names(option.name),
                                   shown(before), shown(after),
                                   origin == now.origins.end() ? "default" : origin->second.text()));
   }
@@ -417,7 +416,7 @@ std::optional<std::string> changed_decay(const Config& now, const Config& then, 
   text += rate == rate_kept ? "; the rates of later steps change" : fmt::format(" instead of {:.3g}", rate_kept);
   if (rate > rate_kept && step >= end_then) text += ": a rate that had fallen rises again";
   if (now.optim.decay_steps == 0)  // it follows run.steps
-    text += fmt::format("; {} {} keeps the snapshot's schedule", option_name("--optim.decay-steps"), end_then);
+    text += fmt::format("; {} {} keeps the snapshot's schedule", now.names("--optim.decay-steps"), end_then);
   return text;
 }
 

@@ -11,9 +11,9 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/log.h"
-#include "checkpoint/run_folder/attempts.h"
 #include "checkpoint/run_folder/run_control.h"
 #include "checkpoint/run_folder/run_folder.h"
+#include "checkpoint/run_folder/run_status.h"
 #include "comm/launcher.h"
 #include "report/append_file.h"
 
@@ -24,10 +24,10 @@ constexpr int kKilled = 137;  // exit code of shells for SIGKILL
 
 }  // namespace
 
-RunClaim::RunClaim(const RunOptions& run, const std::string& interface, const Process& process, PeerWatch& peers)
-    : dir_(run.dir), process_(process), peers_(peers) {
+RunClaim::RunClaim(const Config& config, const Process& process, PeerWatch& peers)
+    : dir_(config.run.dir), process_(process), peers_(peers) {
   if (process.rank() != 0) return;
-  lock_.emplace(dir_, this_owner(), run.take_over);
+  lock_.emplace(dir_, this_owner(), config.run.take_over, "", config.names("--run.dir"));
   try {
     log::add_file(dir_ + "/log.txt");
   } catch (const Error& e) {
@@ -54,7 +54,7 @@ RunClaim::RunClaim(const RunOptions& run, const std::string& interface, const Pr
                                    "a stop was requested, but the process was killed before it had saved; start again "
                                    "to resume from the last checkpoint")});
   status_server_.emplace(
-      dir_, interface, process, [this](const RunStatus& status) { return end_now(status); },
+      dir_, config.comm.interface, process, [this](const RunStatus& status) { return end_now(status); },
       [&process, &peers] {
         peers.dismiss();  // to leave immediately is not a loss of a rank
         process.abort(exit_code(ErrorKind::stopped));

@@ -14,13 +14,35 @@
 #include "checkpoint/run_folder/run_lock.h"
 #include "checkpoint/run_folder/run_status.h"
 #include "comm/control/status_server.h"
-#include "comm/control/stop_request.h"
 #include "comm/process.h"
 #include "config/config.h"
 #include "train/guard/peer_watch.h"
-#include "train/start/run_guard.h"
 
 namespace trireme {
+
+/// A small process beside rank 0 that outlives it for a moment: a rank that is killed (kill -9, out of memory, the
+/// second Ctrl-C of mpirun) cannot write into RUN/status.json how it ended, so this process does. It is in a separate
+/// session, holds no file and no lock of the run, and ends with its rank. It does not survive the end of its host or
+/// control group (as by Slurm).
+class RunGuard {
+ public:
+  struct Texts {
+    std::string running;   ///< content of status.json now; any other content is never replaced
+    std::string killed;    ///< its new content when this process ends without dismiss()
+    std::string stopping;  ///< the same after stop::requested()
+  };
+  /// If the process cannot be created there is no guard; only the status of a killed run is then missing.
+  RunGuard(const std::string& run_dir, Texts texts);
+  RunGuard(const RunGuard&) = delete;
+  RunGuard& operator=(const RunGuard&) = delete;
+  ~RunGuard();
+  /// The end was recorded: the guard exits now and writes nothing.
+  void dismiss();
+
+ private:
+  int pipe_ = -1;
+  int process_ = -1;
+};
 
 /// An attach to rank 0 does not show log lines of other ranks; a launch, if there is one, has all lines and answers
 /// instead of rank 0. RUN/control.json says where.
@@ -58,8 +80,8 @@ class JobStatusServer {
 class RunClaim {
  public:
   /// Rank 0 takes the lock, writes that the run is running and where its control channel is, and answers from now on.
-  /// interface: comm.interface. Borrows process and peers. Throws Error::locked, Error::io.
-  RunClaim(const RunOptions& run, const std::string& interface, const Process& process, PeerWatch& peers);
+  /// Borrows process and peers. Throws Error::locked, Error::io.
+  RunClaim(const Config& config, const Process& process, PeerWatch& peers);
   /// Throws Error::locked if another job has taken over the folder.
   void check() const;
   /// A stop request that did not come as a signal; nullopt if there is none, and on other ranks than 0.

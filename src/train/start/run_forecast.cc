@@ -105,7 +105,7 @@ double memory_limit(const PlannedNodes& on) {
   return kUsable * on.type.memory_gb * 1e9 / sharers;
 }
 
-/// Of costs within 1 % the shorter time is better.
+/// The shorter time is better if costs are within 1 %.
 double rounded_cost(double seconds, int64_t nodes) {
   return std::round(1e2 * std::log(seconds * static_cast<double>(nodes)));
 }

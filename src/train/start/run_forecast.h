@@ -63,7 +63,7 @@ struct Remedy {
   std::string options;  ///< "--mesh.tensor 4"
   RunForecast forecast;
 };
-/// Of a configuration whose forecast does not fit: the least larger mesh.tensor, doubled, that does, and between many
+/// What helps a configuration that does not fit: the least larger mesh.tensor, doubled, that does, and between many
 /// GPUs what needs fewer of NCCL's connections. Only what then fits; empty: nothing does.
 std::vector<Remedy> remedies_for(const LoadedConfig& loaded, const RunForecast& forecast);
 

@@ -1,4 +1,4 @@
-#include "train/start/run_guard.h"
+#include "train/start/run_claim.h"
 
 #include <fcntl.h>
 #include <linux/fs.h>

@@ -1,6 +1,3 @@
-#include "train/start/start.h"
-#include "train/start/run_forecast.h"
-
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -14,12 +11,12 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
-#include "base/option_name.h"
 #include "base/stop.h"
 #include "checkpoint/finite_weights.h"
 #include "checkpoint/run_folder/run_control.h"
 #include "comm/agreement.h"
 #include "comm/launcher.h"
+#include "comm/process.h"
 #include "comm/proof.h"
 #include "config/document.h"
 #include "train/facts.h"
@@ -28,9 +25,11 @@
 #include "train/plan.h"
 #include "train/start/live_metrics.h"
 #include "train/start/ranks.h"
+#include "train/start/recipe.h"
 #include "train/start/resolve.h"
 #include "train/start/resume.h"
 #include "train/start/run_claim.h"
+#include "train/start/run_forecast.h"
 #include "train/trainer.h"
 
 namespace trireme {
@@ -106,10 +105,10 @@ std::string claim_folder(std::optional<RunClaim>& claim, const Recipe& recipe, c
   const JobOptions options = recipe.options();
   const Config& config = options.config;
   together(scalars, [&] {
-    if (!config.evaluation.only) claim.emplace(config.run, config.comm.interface, process, peers);
+    if (!config.evaluation.only) claim.emplace(config, process, peers);
   });
   if (!claim) return {};
-  const std::string apart = folder_apart(config.run.dir, option_name("--run.dir"), scalars, process.host());
+  const std::string apart = folder_apart(config.run.dir, config.names("--run.dir"), scalars, process.host());
   if (!apart.empty() && options.shares_folder) throw CommonError(ErrorKind::mismatch, apart);
   return apart;
 }
@@ -123,7 +122,7 @@ RunPlan plan_job(Recipe& recipe, const TrainingJob& job) {
     warn_of_changes(plan);
     settle_model(plan);
     plan.part.memory = memory_of(plan.part, *job.backend.ops);
-    require_memory(plan.part, job.rank, job.backend.ops->device());
+    require_memory(plan.part, job.rank, job.backend.ops->device(), plan.config().names);
   });
   return plan;
 }
@@ -147,7 +146,7 @@ Loaded load(Recipe& recipe, const RunPlan& plan, const TrainingJob& job, const R
     require_finite(run.state, run.table, plan.resume->path,
                    fmt::format("training cannot resume from it; name an earlier one with {} (`trireme checkpoint list` "
                                "shows them)",
-                               option_name("--checkpoint.resume")));
+                               plan.config().names("--checkpoint.resume")));
     run.resume(plan.resume->facts.progress);
     job.rank.heartbeat->set_step(run.progress.step);
   });

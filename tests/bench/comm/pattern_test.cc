@@ -1,4 +1,4 @@
-#include "bench/comm/pattern.h"
+#include "bench/comm/gradient.h"
 
 #include <gmock/gmock.h>
 

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/gguf/architecture.h"
-#include "checkpoint/gguf/vocabulary.h"
+#include "checkpoint/gguf/file.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"

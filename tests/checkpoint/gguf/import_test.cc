@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/gguf/export.h"
-#include "checkpoint/gguf/vocabulary.h"
+#include "checkpoint/gguf/file.h"
 #include "checkpoint/model_folder.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/paths.h"

@@ -105,11 +105,11 @@ void expect_loaded(const Source& source, const ParameterTable& table, const Trai
     for_each_element(own, [&](size_t at, int64_t element) {
       bool owned = false;
       state.for_owned(element, element + 1, [&](int64_t, int64_t, int64_t) { owned = true; });
-      if (!state.shares_weights() && state.weights().dtype() == DType::bf16) {
+      if (!state.shards_weights() && state.weights().dtype() == DType::bf16) {
         ASSERT_EQ(state.weights().as<bf16_t>()[element].bits, to_bf16_master(weights[at]).bits)
             << own.name << " " << at;
       }
-      if (owned || (!state.shares_weights() && state.weights().dtype() == DType::f32)) {
+      if (owned || (!state.shards_weights() && state.weights().dtype() == DType::f32)) {
         ASSERT_EQ(read(element, [&](auto out) { state.read_weights(element, out); }).second, weights[at])
             << own.name << " " << at;
       }

@@ -1,4 +1,4 @@
-#include "cli/cluster/launch_facts.h"
+#include "cli/cluster/launch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cli/run/run_list.h"
+#include "cli/run/status.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/run_folder/attempts.h"
 #include "checkpoint/run_folder/run_status.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,4 +1,4 @@
-#include "cli/sample/prompts.h"
+#include "cli/sample/options.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/train/config_wizard.h"
+#include "cli/command.h"
 
 #include <gmock/gmock.h>
 

@@ -1,11 +1,10 @@
 // run_glue's arguments, as its users write them.
-#include "cli/train/glue_flags.h"
+#include "cli/train/tuning_flags.h"
 
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/option_name.h"
 #include "cli/command.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
@@ -276,10 +275,8 @@ TEST(GlueFlags, HelpShowsWhatIsOnAndOffByDefault) {
   EXPECT_EQ(read({"--bf16", "False"}).config().precision.dtype, DType::f32);
   EXPECT_EQ(read({"--fp16", "False"}).config().precision.dtype, DType::f32);
   EXPECT_ERROR(read({"--fp16", "--bf16"}), ErrorKind::usage, "--bf16 and --fp16 are both given; remove one");
-  set_option_names(glue_option_names());
   EXPECT_ERROR(read({"--fp16", "--use_cpu"}), ErrorKind::config,
                "precision.dtype (flag --fp16) is f16, which is unsupported for training on CPUs; set --bf16");
-  set_option_names({});
 }
 
 TEST(GlueFlags, AcceptsOlderSpellingsAndOptionsOfTheTokenizer) {

@@ -1,6 +1,6 @@
 // Who is to blame, over tables of what rank 0 may know.
 
-#include "comm/control/blame.h"
+#include "comm/control/liveness.h"
 
 #include <gmock/gmock.h>
 

@@ -11,7 +11,6 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/paths.h"
 #include "tests/support/test_data.h"
-#include "text/continuation.h"
 #include "text/json_node.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"

@@ -1,7 +1,7 @@
 // The losses of pairs beside values of TRL's formulas (trl/trainer/dpo_trainer.py 1.16, in float64 by PyTorch), their
 // derivatives beside finite differences.
 
-#include "train/dpo/pair_loss.h"
+#include "train/dpo/batches.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "train/glue/head_history.h"
+#include "train/glue/model.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "train/guard/spikes.h"
+#include "train/guard/skips.h"
 
 #include <gtest/gtest.h>
 

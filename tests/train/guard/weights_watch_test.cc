@@ -1,4 +1,4 @@
-#include "train/guard/weights_watch.h"
+#include "train/saver.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,17 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "cluster/launch/job.h"
 #include "comm/launcher.h"
 
 namespace trireme {
+
+/// Throws Error::usage with the nearest name if the first word is neither a command of trireme nor a flag.
+void require_command(const std::vector<std::string>& command);
+
+/// Throws the errors of reading the command's files and flags.
+JobFacts describe_job(const LaunchRequest& request);
 
 /// Whether mpirun or srun has started this process as a rank of a job, so that launch does not start ranks. An srun
 /// step of one task is a shell or a node agent, not a job.

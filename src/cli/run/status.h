@@ -13,4 +13,8 @@ std::optional<int> list_runs(const std::vector<std::string>& folders, bool json)
 /// say on how many hosts they ran.
 std::optional<double> node_hours(const std::string& run);
 
+/// Shows the records of a run folder as a live page at PORT or ADDRESS:PORT until a stop is requested; token: the file
+/// whose first line readers must send, empty: none. Returns the exit code. Throws Error::usage, io, data.
+int serve_page(const std::string& run, const std::string& address, const std::string& token);
+
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "base/divisors.h"
+#include "base/numbers.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

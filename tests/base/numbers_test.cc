@@ -1,4 +1,4 @@
-#include "base/divisors.h"
+#include "base/numbers.h"
 
 #include <gtest/gtest.h>
 

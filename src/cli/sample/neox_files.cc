@@ -1,4 +1,4 @@
-#include "config/text_generation.h"
+#include "cli/sample/words.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "config/dialect.h"
 #include "config/flag_word.h"
-#include "config/word_list.h"
+#include "config/setting.h"
 #include "config/yaml_reader.h"
 
 namespace trireme {
