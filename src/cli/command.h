@@ -38,6 +38,7 @@ int run_data(CommandLine line);
 int run_tokenizer(CommandLine line);
 int run_config(CommandLine line);
 int run_plan(CommandLine line);
+int run_check(CommandLine line);
 int run_bench(CommandLine line);
 int run_report(CommandLine line);
 int run_hosts(CommandLine line);

@@ -25,6 +25,7 @@ constexpr Command kCommands[] = {
     {"attach", "follow the log of the job of a run folder", run_attach},
     {"report", "write one HTML page about a run, or one that compares several", run_report},
     {"config", "print the configuration from files and flags, or the list of options", run_config, true},
+    {"check", "run small pieces of your own run and compare what must be equal", run_check, true},
     {"plan", "show what a run needs and how long it takes on nodes of a type", run_plan, true},
     {"bench", "measure this machine", run_bench, true, true},
     {"launch", "start a command on many hosts through mpirun or srun", run_launch},
