@@ -114,9 +114,8 @@ ModelFolder open_model(const std::string& given, const std::function<void()>& al
           place.why_not);
   require(fs::is_directory(path), ErrorKind::io,
           "{} is not a model folder: expected a run folder of `trireme train`, a step folder, a Hugging Face folder "
-          "(config.json with model.safetensors or pytorch_model.bin, and a tokenizer), a checkpoint of GPT-NeoX, or "
-          "a ckpt.pt "
-          "of nanoGPT{}",
+          "(config.json with model.safetensors or pytorch_model.bin, and a tokenizer), a checkpoint of GPT-NeoX, "
+          "a ckpt.pt of nanoGPT, or a .gguf file{}",
           path, place.why_not);
   if (!fs::exists(fs::path(path) / "manifest.json") && !find_neox_step(path)) {
     const std::string nanogpt = find_nanogpt_checkpoint(path);

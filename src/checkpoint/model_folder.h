@@ -1,6 +1,6 @@
 #pragma once
 // A model to start from or to sample: a Hugging Face folder, a run folder, one step's folder, a checkpoint of GPT-NeoX
-// of nanoGPT, or a GGUF file, distinguished by their files.
+// or nanoGPT, or a GGUF file, distinguished by their files.
 
 #include <functional>
 #include <optional>

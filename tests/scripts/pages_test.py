@@ -2,6 +2,7 @@
 """Every test that a page names exists, and every link leads somewhere: names change."""
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -72,6 +73,15 @@ class Pages(unittest.TestCase):
         paths = [path for folder in (".", "docs", "bench", "bench/results", "packaging") for path in (ROOT / folder).glob("*.md")]
         self.assertGreater(len(paths), 80)
         self.assertEqual([fault for path in paths for fault in broken_links(path)], [])
+
+    def test_the_first_screen_shows_what_was_recorded(self):
+        done = subprocess.run([ROOT / "scripts/draw_results", "--check"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_the_first_screen_is_short_and_names_every_page(self):
+        text = (ROOT / "README.md").read_text()
+        self.assertLessEqual(len(text.splitlines()), 160)
+        self.assertEqual([page.name for page in (ROOT / "docs").glob("*.md") if f"docs/{page.name}" not in text], [])
 
     def test_every_record_is_in_the_index_of_results(self):
         results = ROOT / "bench/results"

@@ -2,7 +2,7 @@
 // The control channel (docs/design.md, decision 14): a TCP connection from every rank to the hub on rank 0, beside the
 // data path and without MPI. It carries heartbeats, what each rank waits for, a launcher's stop requests and the loss
 // of a rank; never tensor data. A heartbeat of about 150 bytes per rank goes each way, at most once a second. When a
-// heartbeat is missing or nothing moves, the first ranks of all hosts try to reach each other, and one rule (blame.h)
+// heartbeat is missing or nothing moves, the first ranks of all hosts try to reach each other, and one rule (blame.cc)
 // says who is lost. Connections without the job's secret, which is never sent (secret.h), are closed and have no
 // effect.
 

@@ -1,7 +1,6 @@
 #pragma once
-// What a job trains, from its start to its end. A fine-tuning task is one file with a class like train/pretraining or
-// train/glue/finetune.cc; its command's file in src/cli reads the options, and one line of cli/commands.cc registers
-// it.
+// What a job trains, from its start to its end. A fine-tuning task is a class like train/pretraining or
+// train/dpo/dpo.cc; CONTRIBUTING.md lists what belongs to one.
 
 #include <functional>
 #include <memory>
