@@ -8,6 +8,7 @@
 
 #include "checkpoint/snapshot/checkpoint.h"
 #include "comm/scalars.h"
+#include "config/option_names.h"
 #include "optim/loss_scale.h"
 
 namespace trireme {
