@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "exchange/mesh_devices.h"
+#include "tests/support/apart_ops.h"
 #include "tests/support/exchange.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"
