@@ -27,6 +27,7 @@
 namespace trireme {
 namespace {
 
+constexpr const char* kPiece = "TRIREME_CHECK_PIECE";  ///< of the environment of a piece
 constexpr int64_t kSteps = 3;
 constexpr double kEqual = 1e-5;         ///< of losses in f32, relative
 constexpr double kFirstSeconds = 90;    ///< for the first run of all layers
@@ -166,7 +167,8 @@ class Check {
     ProcessRequest request;
     request.arguments = std::move(words);
     request.timeout = std::chrono::duration<double>(seconds);
-    request.variables = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+    request.variables = {{kPiece, "1"},
+                         {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
                          {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
                          {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
                          {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"}};
@@ -443,9 +445,11 @@ int run_check(CommandLine line) {
       "A new model that does not fit here, or is too slow, is checked with two of its layers, and that is said.\n"
       "Exit code: 0 all is well; 1 a check failed; 2 one could not be made.");
   if (const auto code = app.parse()) return *code;
+  require(environment_variable(kPiece) == nullptr, ErrorKind::usage, "check was started by check");
   if (command.empty()) {
     require(!words.files.empty() || !words.flags.empty(), ErrorKind::usage,
             "check needs a configuration file, options, or a command after `--`; `trireme check --help` explains them");
+    (void)load_config(words.files, words.flags, words.dialect);  // what is wrong there is an error, not a result
     command = {"train"};
     command.insert(command.end(), words.files.begin(), words.files.end());
     if (words.dialect) command.insert(command.end(), {"--dialect", *words.dialect});
