@@ -6,10 +6,12 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/gguf/architecture.h"
 #include "checkpoint/gguf/file.h"
+#include "checkpoint/gguf/modelfile.h"
 #include "checkpoint/huggingface/generation_settings.h"
 
 namespace trireme {
@@ -151,6 +153,9 @@ void export_gguf(const std::string& folder, const GgufExport& options, const Spe
     GgufWriter writer(folder + "/" + gguf_file_name(options.name, options.types[i]), metadata, plans[i].tensors);
     write_tensors(plans[i], architecture, spec, state, writer, stop);
   }
+  if (options.tokenizer_json.empty()) return;
+  write_text(folder + "/Modelfile", ollama_modelfile(gguf_file_name(options.name, options.types[0]),
+                                                     options.tokenizer_json, options.generation, spec.context));
 }
 
 }  // namespace trireme
