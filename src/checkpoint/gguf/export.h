@@ -55,9 +55,10 @@ struct GgufExport {
   std::string pre_tokenizer;        ///< llama.cpp's name; empty: by the tokenizer's steps
 };
 
-/// Writes NAME-TYPE.gguf of each type, and a Modelfile for the first, into an existing folder, tensor by tensor: memory for one of them. The table is of the whole
-/// model. `stop` is asked between tensors: true ends the export with Error::stopped. Throws Error::config for what
-/// llama.cpp does not compute, Error::io; where the disk is too small for all files, before anything is written.
+/// Writes NAME-TYPE.gguf of each type, and a Modelfile for the first, into an existing folder, tensor by tensor: memory
+/// for one of them. The table is of the whole model. `stop` is asked between tensors: true ends the export with
+/// Error::stopped. Throws Error::config for what llama.cpp does not compute, Error::io; where the disk is too small for
+/// all files, before anything is written.
 void export_gguf(const std::string& folder, const GgufExport& options, const Spec& spec, const ParameterTable& table,
                  const TrainingState& state, const std::function<bool()>& stop = {});
 
