@@ -62,17 +62,14 @@ std::optional<std::string> between(const std::string& text, std::string_view fir
   return text.substr(begin + first.size(), end - begin - first.size());
 }
 
-/// Removes `part` from one end of the text; false if it is not there.
+/// Removes `part` from the end of the text; false if it is not there.
 bool take_end(std::string& text, const std::string& part) {
   if (!text.ends_with(part)) return false;
   text.resize(text.size() - part.size());
   return true;
 }
-bool take_begin(std::string& text, const std::string& part) {
-  if (!text.starts_with(part)) return false;
-  text.erase(0, part.size());
-  return true;
-}
+/// Removes `part`, with which the text begins.
+void take_begin(std::string& text, const std::string& part) { text.erase(0, part.size()); }
 
 /// As to_ollama()'s template writes it.
 std::string written(const TurnTexts& t, bool system, int turns) {
@@ -108,16 +105,24 @@ std::optional<TurnTexts> turn_texts(const chat::ChatFiles& files, std::string& w
              first = render(false, 1, true), with_system = render(true, 1, true);
   if (!one || !two || !three || !first) return other("it refuses a plain conversation");
   TurnTexts t;
-  const auto user_after = between(*one, kUser[0], ""), assistant_after = between(*two, kAssistant[0], "");
+  auto user_after = between(*one, kUser[0], ""), assistant_after = between(*two, kAssistant[0], "");
   auto user_before = between(*three, kAssistant[0], kUser[1]),
        assistant_before = between(*three, kUser[0], kAssistant[0]), prompt = between(*three, kUser[1], ""),
        begin = between(*one, "", kUser[0]);
   constexpr const char* kIrregular = "what it writes around a turn depends on more than the turn's role";
   if (!user_after || !assistant_after || !user_before || !assistant_before || !prompt || !begin)
     return other(kIrregular);
-  if (!take_begin(*user_before, *assistant_after) || !take_begin(*assistant_before, *user_after) ||
-      !take_begin(*prompt, *user_after) || !take_end(*begin, *user_before))
-    return other(kIrregular);
+  // Some end the last turn in another way: then what belongs to which turn follows from what repeats.
+  if (!assistant_before->starts_with(*user_after) || !prompt->starts_with(*user_after))
+    user_after->assign(assistant_before->begin(), std::ranges::mismatch(*assistant_before, *prompt).in1);
+  if (!user_before->starts_with(*assistant_after)) {
+    const auto same = std::mismatch(user_before->rbegin(), user_before->rend(), begin->rbegin(), begin->rend()).first;
+    assistant_after->assign(user_before->begin(), same.base());
+  }
+  take_begin(*user_before, *assistant_after);
+  take_begin(*assistant_before, *user_after);
+  take_begin(*prompt, *user_after);
+  if (!take_end(*begin, *user_before)) return other(kIrregular);
   t.user_before = *user_before, t.user_after = *user_after, t.prompt = *prompt, t.without_system = *begin;
   t.assistant_before = *assistant_before, t.assistant_after = *assistant_after;
   if (with_system && with_system->find(kSystem) != std::string::npos) {

@@ -48,6 +48,17 @@ TEST(Modelfile, WithoutASystemTextThereIsNone) {
             "{{ .Content }}</s>{{ end }}{{ end }}<a>");
 }
 
+TEST(Modelfile, AnEndBehindTheLastTurnIsNotPartOfTurns) {
+  std::string why;
+  const auto turns =
+      turn_texts(files_of("{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
+                          "{% if add_generation_prompt %}<|assistant|>\n{% else %}<|endoftext|>{% endif %}"),
+                 why);
+  ASSERT_TRUE(turns) << why;
+  EXPECT_EQ(turns->user_before, "<|user|>\n");
+  EXPECT_EQ(turns->assistant_after, "<|end|>\n");
+}
+
 TEST(Modelfile, WhatWritesMoreThanTurnsIsNotTranslated) {
   EXPECT_EQ(why_not("{% for m in messages %}{{ loop.index }}:{{ m.content }}\n{% endfor %}"),
             "what it writes around a turn depends on more than the turn's role");
