@@ -1,4 +1,4 @@
-// Llama, Mistral, Qwen 2 and 3, Gemma 1 to 3, Phi-3, SmolLM3, OLMo 2 and 3, Granite: decoders with rms norms, gated
+// Llama, Mistral, Qwen 2 to 3.5, Gemma 1 to 3, Phi-3, SmolLM3, OLMo 2 and 3, Granite: decoders with rms norms, gated
 // MLPs and rotary positions. Which fields config.json has and what absent ones mean: transformers 5.24.
 
 #include "checkpoint/huggingface/decoder_config.h"
@@ -49,13 +49,26 @@ constexpr auto kNormsOfBoth = std::to_array<NameRule>({
     {"layers.{}.post_feedforward_layernorm.weight", "block.{}.branch_norm2.weight"},
 });
 
+constexpr auto kStates = std::to_array<NameRule>({
+    {"layers.{}.linear_attn.in_proj_qkv.weight", "block.{}.delta.in.weight", FileLayout::delta_mixed},
+    {"layers.{}.linear_attn.in_proj_z.weight", "block.{}.delta.in.weight", FileLayout::delta_gates},
+    {"layers.{}.linear_attn.in_proj_b.weight", "block.{}.delta.in.weight", FileLayout::delta_betas},
+    {"layers.{}.linear_attn.in_proj_a.weight", "block.{}.delta.in.weight", FileLayout::delta_decays},
+    {"layers.{}.linear_attn.conv1d.weight", "block.{}.delta.convolution.weight", FileLayout::delta_channels},
+    {"layers.{}.linear_attn.A_log", "block.{}.delta.decay_log"},
+    {"layers.{}.linear_attn.dt_bias", "block.{}.delta.decay_bias"},
+    {"layers.{}.linear_attn.norm.weight", "block.{}.delta.norm.weight"},
+    {"layers.{}.linear_attn.out_proj.weight", "block.{}.delta.out.weight"},
+});
+
 constexpr std::array kLlamaNames = joined(joined(kEnds, kApart), kNormsOfInputs);
 constexpr std::array kFusedNames = joined(joined(kEnds, kFused), kNormsOfInputs);
 constexpr std::array kOlmoNames = joined(joined(kEnds, kApart), kNormsOfBranches);
 constexpr std::array kGemmaNames = joined(joined(kEnds, kApart), kNormsOfBoth);
+constexpr std::array kHybridNames = joined(kLlamaNames, kStates);
 constexpr NameRule kCopies[] = {{"lm_head.weight", "embedding.token.weight", FileLayout::same, true}};
 constexpr const char* kIgnored[] = {"layers.{}.self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq"};
-constexpr const char* kPrefixes[] = {"model."};
+constexpr const char* kPrefixes[] = {"model.", "model.language_model."};
 
 constexpr DecoderValues kLlama{.attention_bias = AttentionBias::key, .mlp_bias = true};
 constexpr DecoderValues kMistral{.key_heads = 8, .windows = WindowLayers::all, .window = 4096};
@@ -65,6 +78,15 @@ constexpr DecoderValues kQwen3{.query_keys = QueryKeys::head,
                                .attention_bias = AttentionBias::key,
                                .windows = WindowLayers::last,
                                .window = 4096};
+constexpr DecoderValues kQwen35{.norm_offset = 1,
+                                .query_keys = QueryKeys::head,
+                                .key_heads = 4,
+                                .head_size = 256,
+                                .attention_bias = AttentionBias::key,
+                                .partial = true,
+                                .rotary_share = 0.25,
+                                .attention_gate = true,
+                                .states = true};
 constexpr DecoderValues kGemma{.norm_offset = 1,
                                .activation = "gelu_pytorch_tanh",
                                .old_gelu = true,
@@ -159,6 +181,7 @@ constexpr Architecture kLlamaClass[] = {architecture("LlamaForCausalLM")};
 constexpr Architecture kMistralClass[] = {architecture("MistralForCausalLM")};
 constexpr Architecture kQwen2Class[] = {architecture("Qwen2ForCausalLM")};
 constexpr Architecture kQwen3Class[] = {architecture("Qwen3ForCausalLM")};
+constexpr Architecture kQwen35Class[] = {architecture("Qwen3_5ForCausalLM")};
 constexpr Architecture kGemmaClass[] = {architecture("GemmaForCausalLM")};
 constexpr Architecture kGemma2Class[] = {architecture("Gemma2ForCausalLM")};
 constexpr Architecture kGemma3Class[] = {architecture("Gemma3ForCausalLM")};
@@ -175,6 +198,7 @@ std::span<const Family> decoder_families() {
   static const Family known[] = {family<kLlama>("llama", kLlamaClass, kLlamaNames),
                                  family<kQwen2>("qwen2", kQwen2Class, kLlamaNames),
                                  family<kQwen3>("qwen3", kQwen3Class, kLlamaNames),
+                                 family<kQwen35>("qwen3_5_text", kQwen35Class, kHybridNames),
                                  family<kMistral>("mistral", kMistralClass, kLlamaNames),
                                  family<kGemma>("gemma", kGemmaClass, kLlamaNames),
                                  family<kGemma2>("gemma2", kGemma2Class, kGemmaNames),

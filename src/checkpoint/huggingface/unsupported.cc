@@ -20,7 +20,6 @@ struct Known {
 /// Types that people try.
 constexpr Known kTypes[] = {
     {"qwen3_5", kLinear},
-    {"qwen3_5_text", kLinear},
     {"qwen3_next", kLinear},
     {"gemma4", kLayerEmbeddings},
     {"gemma4_text", kLayerEmbeddings},
