@@ -209,6 +209,10 @@ const Architecture& find_architecture(const Family& family, const Json& config, 
        fmt::join(names, ", "));
 }
 
+bool is_of_another_part(const Family& family, std::string_view name) {
+  return std::ranges::any_of(family.others, [&](const char* start) { return name.starts_with(start); });
+}
+
 std::string plain_name(const Family& family, std::string_view name) {
   name = without_wrappers(name);
   size_t longest = 0;  // one of them may begin with another

@@ -77,6 +77,9 @@ struct Family {
   std::span<const NameRule> copies;             ///< tensors that hold one of ours again (tied); exported: untied_copy()
   std::span<const NameRule> synonyms = {};      ///< other names of theirs, without prefix, and the one that `names` has
   std::span<const char* const> ignored;         ///< buffers, without prefix; "{}" as above
+  /// How names of tensors of other parts begin (vision, prediction of further tokens): they are not read here.
+  std::span<const char* const> others = {};
+  bool wrapper = false;  ///< config.json has the text model's in "text_config"
   PositionRule positions = PositionRule::columns;
   bool has_padding = true;  ///< the embedding gives the row of pad_token_id no gradient (torch's padding_idx)
   int64_t padding = -1;     ///< pad_token_id where config.json has none; -1: none
@@ -131,6 +134,8 @@ int64_t frozen_row(const Family& family, const Json& config, int64_t rows, std::
 std::string numbered(std::string_view pattern, int64_t block);
 /// Does the name fit the pattern for some block number?
 bool fits(std::string_view pattern, std::string_view name);
+/// Is the tensor of a part of the model that is not read here?
+bool is_of_another_part(const Family& family, std::string_view name);
 /// The name as the rules have it: without the prefixes of torch.compile() and DistributedDataParallel (_orig_mod.,
 /// module., in any order) and then the family's, gamma and beta renamed.
 std::string plain_name(const Family& family, std::string_view name);
