@@ -51,6 +51,9 @@ def random_models(size="small"):
         return dict(rope_theta=values.pop("rope_theta", 50.0), rope_type=values.pop("rope_type", "default"), **values)
 
     half = head_dim // 2  # rotary pairs of a head
+    # Layers with a state: sizes of keys and values that differ, rotary positions of half a head.
+    hybrid = dict(decoder, head_dim=12, linear_num_key_heads=2, linear_key_head_dim=6, linear_value_head_dim=5,
+                  linear_conv_kernel_dim=3, rope_parameters=rope(partial_rotary_factor=0.5))
     decoders = {
         "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**decoder, rope_parameters=rope())),
         "llama-biases": lambda: t.LlamaForCausalLM(
@@ -69,6 +72,11 @@ def random_models(size="small"):
                           rope_parameters=dict(scaled, rope_type="yarn"))),
         "qwen3": lambda: t.Qwen3ForCausalLM(
             t.Qwen3Config(**decoder, head_dim=12, tie_word_embeddings=True, rope_parameters=rope())),
+        "qwen3.5": lambda: t.Qwen3_5ForCausalLM(
+            t.Qwen3_5TextConfig(**hybrid, layer_types=["full_attention", "linear_attention"], tie_word_embeddings=True,
+                                linear_num_value_heads=4)),
+        "qwen3.5-interval": lambda: t.Qwen3_5ForCausalLM(
+            t.Qwen3_5TextConfig(**hybrid, full_attention_interval=2, attention_bias=True, linear_num_value_heads=2)),
         "gemma": lambda: t.GemmaForCausalLM(t.GemmaConfig(**decoder, head_dim=12, rope_parameters=rope())),
         "gemma2": lambda: t.Gemma2ForCausalLM(
             t.Gemma2Config(**deep, head_dim=12, sliding_window=6, query_pre_attn_scalar=20, attn_logit_softcapping=2.0,

@@ -389,6 +389,47 @@ void measure_attention(Bench& b) {
   measure_attention(b, "_mixed_lengths", mixed, own);
 }
 
+/// Heads with a state, of the published sizes, as many as the width holds: the products of their chunks, the half of a
+/// triangle that is used.
+void measure_delta(Bench& b) {
+  constexpr int kSize = 128;
+  const int64_t heads = b.o.width / kSize;
+  if (heads == 0 || !b.ops.has_delta_rule()) return;
+  const DeltaShape shape{.key_heads = static_cast<int>(heads),
+                         .group = 1,
+                         .key_size = kSize,
+                         .value_size = kSize,
+                         .offsets = b.shape.offsets};
+  const CallSizes sizes{
+      .dtype = b.o.dtype, .rows = b.rows, .width = b.o.width, .delta = shape, .taps = 4, .threads = b.o.threads};
+  Arena scratch(b.ops.scratch_bytes(sizes), b.ops.device());
+  Context context{b.o.threads, &scratch, &b.ops.device().stream()};
+  const double values = b.activations() * b.size();
+  Tensors t(b.memory, b.o.rotation, 12 * values);
+  const Shape all{b.rows, heads, shape.mixed_width()}, wide{b.rows, heads, shape.width()}, one{b.rows, heads, kSize};
+  const auto mixed = t.take(b.o.dtype, all), projected = t.take(b.o.dtype, wide), out = t.take(b.o.dtype, one);
+  const View dmixed = t.shared(b.o.dtype, all), dprojected = t.shared(b.o.dtype, wide);
+  const View log = t.shared(b.o.dtype, {heads}), bias = t.shared(b.o.dtype, {heads});
+  const View states = t.shared(DType::f32, {delta_states(b.rows), heads, kSize, kSize});
+  const View weights = t.shared(b.o.dtype, {heads * shape.mixed_width(), 1, 4});
+  const View dweights = t.shared(DType::f32, weights.shape());
+  const View dlog = t.shared(DType::f32, {heads}), dbias = t.shared(DType::f32, {heads});
+  const double of_state = static_cast<double>(b.rows * heads) * 2 * kSize * kSize,
+               of_chunk = static_cast<double>(b.rows * heads) * kSize * static_cast<double>(kDeltaChunk);
+  b.measure("delta_rule", mixed[0], t.sets(), 3 * of_state + 4 * of_chunk, false,
+            [&](size_t i) { b.ops.delta_rule(context, mixed[i], projected[i], log, bias, shape, out[i], states); });
+  b.measure("delta_rule_backward", mixed[0], t.sets(), 7 * of_state + 11 * of_chunk, false, [&](size_t i) {
+    b.ops.delta_rule_backward(context, out[i], mixed[i], projected[i], log, bias, shape, states, dmixed, dprojected,
+                              dlog, dbias, Write::overwrite);
+  });
+  b.measure("short_convolution", mixed[0], t.sets(), 6 * values, true,
+            [&](size_t i) { b.ops.short_convolution(context, projected[i], weights, shape.offsets, true, mixed[i]); });
+  b.measure("short_convolution_backward", mixed[0], t.sets(), 9 * values, true, [&](size_t i) {
+    b.ops.short_convolution_backward(context, mixed[i], projected[i], weights, shape.offsets, true, dprojected,
+                                     dweights, Write::overwrite);
+  });
+}
+
 double logits_bytes(const Bench& b) { return static_cast<double>(b.o.loss_rows * b.o.columns) * b.size(); }
 struct Loss {
   std::vector<View> logits;
@@ -469,6 +510,7 @@ OpsBenchTable run(Bench&& b) {
   measure_decoders(b);
   measure_embedding(b);
   measure_attention(b);
+  measure_delta(b);
   measure_loss(b);
   measure_head(b);
   measure_parameters(b);

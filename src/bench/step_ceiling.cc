@@ -25,9 +25,17 @@ std::vector<CeilingMeter::Product> CeilingMeter::products(const Spec& spec, DTyp
       products.push_back({{kind, at_once, in, out, dtype}, times});
   };
   const auto layers = static_cast<double>(spec.layers);
-  add(rows, 3 * spec.width, spec.width, layers);
-  add(rows, spec.width, spec.width, layers);
-  add(rows, spec.inner_width, spec.width, layers);
+  double states = 0;
+  for (int64_t layer = 0; layer < spec.layers; ++layer) states += spec.has_state(layer) ? 1 : 0;
+  if (states < layers) {
+    add(rows, spec.qkv_width(), spec.width, layers - states);
+    add(rows, spec.width, spec.attention_width(), layers - states);
+  }
+  if (states > 0) {
+    add(rows, spec.delta_width(), spec.width, states);
+    add(rows, spec.width, spec.delta_value_width(), states);
+  }
+  add(rows, spec.mlp_in_width(), spec.width, layers);
   add(rows, spec.width, spec.inner_width, layers);
   if (!spec.has_decoder()) return products;
   const int64_t head_rows = std::min(rows, head_rows_for(spec, dtype, rows, {}));

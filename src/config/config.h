@@ -39,6 +39,8 @@ struct ModelOptions {
   bool gated = false, rotary_truncate = true;
   QueryKeys query_keys = QueryKeys::plain;
   std::string attention_layers;
+  bool attention_gate = false;
+  int64_t delta_key_heads = 0, delta_value_heads = 0, delta_key_size = 0, delta_value_size = 0, delta_taps = 0;
   RotaryKind rotary_scaling = RotaryKind::none;
   double attention_scale = 0, attention_cap = 0, window_rotary_base = 0, rotary_factor = 1, rotary_attention_factor = 0,
          rotary_low = 1, rotary_high = 4, rotary_beta_fast = 32, rotary_beta_slow = 1, embedding_scale = 1,
@@ -49,9 +51,9 @@ struct ModelOptions {
     v.text(
         "preset", preset,
         "named sizes of a new model: gpt2-124m to gpt2-1558m, opt-8m to opt-175b, neox-19m to neox-175b, bert-tiny to "
-        "bert-large, distilbert-tiny, distilbert-base, smollm2-135m, smollm2-360m, qwen3-0.6b, llama-3.2-1b; a preset "
-        "sets all options of the model except dropout; other "
-        "options of this group override its values (empty: none)");
+        "bert-large, distilbert-tiny, distilbert-base, smollm2-135m, smollm2-360m, qwen3-0.6b, qwen3.5-0.8b to "
+        "qwen3.5-27b, llama-3.2-1b; a preset sets all options of the model except dropout; other options of this group "
+        "override its values (empty: none)");
     v.text("init", init,
            "initial weights: scratch, the folder or the hub name of a Hugging Face model, or the folder of a run or "
            "checkpoint (empty: scratch, unless a dialect requires a value)");
@@ -123,7 +125,15 @@ struct ModelOptions {
               1048576);
     v.text("attention-layers", attention_layers,
            "one letter per layer, or a pattern that is repeated: F: a query attends to all positions before it; W: to "
-           "a window; f, w: the same without rotary positions (empty: W if window is set, otherwise F)");
+           "a window; f, w: the same without rotary positions; D: a layer with a state (gated DeltaNet) instead of "
+           "attention (empty: W if window is set, otherwise F)");
+    v.flag("attention-gate", attention_gate, "attention's outputs are multiplied by the sigmoid of a gate (Qwen 3.5)");
+    v.integer("delta-key-heads", delta_key_heads, "layers with a state: heads of queries and keys", 0, 1024);
+    v.integer("delta-value-heads", delta_value_heads,
+              "layers with a state: heads of values, a multiple of delta-key-heads", 0, 1024);
+    v.integer("delta-key-size", delta_key_size, "layers with a state: values of a query or key", 0, 65536);
+    v.integer("delta-value-size", delta_value_size, "layers with a state: values of a value", 0, 65536);
+    v.integer("delta-taps", delta_taps, "layers with a state: positions that their convolution sees", 0, 8);
     v.number("window-rotary-base", window_rotary_base,
              "rotary base of layers with a window, which are not scaled then (0: the same as in other layers)", 0,
              1e12);

@@ -75,7 +75,7 @@ class Generator {
   Spec spec_;
   MeshStage stage_;
   Arena memory_;
-  std::vector<View> layers_;  // of the cache
+  std::vector<LayerCache> layers_;  // of the cache
   KeyValueCache cache_;
   View logits_;
   int32_t past_ = 0;

@@ -15,7 +15,6 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kLinears[] = {"attention.qkv", "attention.out", "mlp.in", "mlp.out"};
 constexpr const char* kExample = "attention.qkv.query in 0-29: rank 16, scale 2";
 
 /// Reads Spec::adapters from its beginning to its end.
@@ -59,7 +58,7 @@ class Reader {
 
 /// "attention.qkv.query" as the linear and its part.
 std::pair<std::string_view, AdapterPart> linear_and_part(std::string_view name, const Reader& reader) {
-  for (const std::string_view linear : kLinears) {
+  for (const std::string_view linear : kBlockLinears) {
     if (name == linear) return {linear, AdapterPart::all};
     if (!name.starts_with(linear) || name[linear.size()] != '.') continue;
     if (const auto part = value_named<AdapterPart>(name.substr(linear.size() + 1))) return {linear, *part};
@@ -85,6 +84,11 @@ bool has_part(const Spec& spec, std::string_view linear, AdapterPart part) {
     case AdapterPart::gate:
     case AdapterPart::up:
       return linear == "mlp.in" && spec.gated;
+    case AdapterPart::mixed:
+    case AdapterPart::output_gate:
+    case AdapterPart::beta:
+    case AdapterPart::decay:
+      return linear == "delta.in";
     default:
       return linear == "attention.qkv";
   }
@@ -103,8 +107,8 @@ std::string ranges_of(const std::vector<int64_t>& blocks) {
 }
 
 auto order_of(const Adapter& adapter) {
-  return std::tuple(block_of(adapter.linear), std::ranges::find(kLinears, short_name(adapter.linear)) - kLinears,
-                    adapter.part);
+  return std::tuple(block_of(adapter.linear),
+                    std::ranges::find(kBlockLinears, short_name(adapter.linear)) - kBlockLinears, adapter.part);
 }
 
 void read_one(const Spec& spec, Reader& reader, std::vector<Adapter>& adapters) {
@@ -125,8 +129,12 @@ void read_one(const Spec& spec, Reader& reader, std::vector<Adapter>& adapters) 
   require(rank > 0 && scale > 0, ErrorKind::config,
           "model: an adapter has rank {} and scale {}, expected numbers above 0", rank, scale);
   require(has_part(spec, linear, part), ErrorKind::config, "model: {} has no part {}", linear, name_of(part));
-  for (const int64_t block : blocks)
+  for (const int64_t block : blocks) {
+    require(linear.starts_with("mlp.") || linear.starts_with("delta.") == spec.has_state(block), ErrorKind::config,
+            "model: block {} has no linear {}, because it {} a state", block, linear,
+            spec.has_state(block) ? "has" : "does not have");
     adapters.push_back({fmt::format("block.{}.{}", block, linear), part, rank, scale, magnitude});
+  }
 }
 
 }  // namespace
@@ -182,7 +190,9 @@ std::vector<Adapter> adapters_of(const Spec& spec, std::string_view linear) {
 }
 
 RowPattern outputs_of(const Spec& spec, AdapterPart part) {
-  const int64_t head = spec.head_dim(), queries = spec.group() * head, all = queries + 2 * head;
+  const int64_t head = spec.head_dim(), queries = spec.query_vectors() * head, all = queries + 2 * head;
+  const int64_t of_delta = std::max<int64_t>(spec.delta_key_heads, 1), delta = spec.delta_width() / of_delta;
+  const int64_t mixed = spec.delta_mixed_width() / of_delta, gates = spec.delta_value_width() / of_delta;
   switch (part) {
     case AdapterPart::all:
       return {};
@@ -196,6 +206,14 @@ RowPattern outputs_of(const Spec& spec, AdapterPart part) {
       return {0, 1, 2};
     case AdapterPart::up:
       return {1, 1, 2};
+    case AdapterPart::mixed:
+      return {0, mixed, delta};
+    case AdapterPart::output_gate:
+      return {mixed, gates, delta};
+    case AdapterPart::beta:
+      return {mixed + gates, spec.delta_group(), delta};
+    case AdapterPart::decay:
+      return {mixed + gates + spec.delta_group(), spec.delta_group(), delta};
   }
   return {};
 }
@@ -209,9 +227,11 @@ AdapterSizes adapter_sizes(const Spec& spec, int tensor_size) {
   }
   for (const auto& [linear, rank] : ranks) {
     const std::string_view name = short_name(linear);
-    const bool by_rows = name == "attention.qkv" || name == "mlp.in";
+    const bool by_rows = name == "attention.qkv" || name == "mlp.in" || name == "delta.in";
     const int64_t cut = (name == "attention.qkv"   ? spec.qkv_width()
                          : name == "attention.out" ? spec.attention_width()
+                         : name == "delta.in"      ? spec.delta_width()
+                         : name == "delta.out"     ? spec.delta_value_width()
                          : name == "mlp.in"        ? spec.mlp_in_width()
                                                    : spec.inner_width) /
                         tensor_size;

@@ -16,13 +16,31 @@ namespace trireme {
 
 struct Spec;
 
+/// The linears of a block, without its name: those that are there depend on its layer.
+constexpr std::string_view kBlockLinears[] = {"attention.qkv", "attention.out", "mlp.in",
+                                              "mlp.out",       "delta.in",      "delta.out"};
+
 /// Which outputs of a linear have the adapter.
-enum class AdapterPart : uint8_t { all, query, key, value, gate, up };
+enum class AdapterPart : uint8_t {
+  all,
+  query,  ///< with the gates that follow queries
+  key,
+  value,
+  gate,
+  up,
+  mixed,  ///< of a layer with a state: what the convolution takes, output gates, betas, decays
+  output_gate,
+  beta,
+  decay
+};
 template <>
 struct Names<AdapterPart> {
-  static constexpr Named<AdapterPart> kAll[] = {{"all", AdapterPart::all},   {"query", AdapterPart::query},
-                                                {"key", AdapterPart::key},   {"value", AdapterPart::value},
-                                                {"gate", AdapterPart::gate}, {"up", AdapterPart::up}};
+  static constexpr Named<AdapterPart> kAll[] = {
+      {"all", AdapterPart::all},     {"query", AdapterPart::query},
+      {"key", AdapterPart::key},     {"value", AdapterPart::value},
+      {"gate", AdapterPart::gate},   {"up", AdapterPart::up},
+      {"mixed", AdapterPart::mixed}, {"output-gate", AdapterPart::output_gate},
+      {"beta", AdapterPart::beta},   {"decay", AdapterPart::decay}};
 };
 
 struct Adapter {

@@ -25,14 +25,6 @@ void backward_through(const Norm& norm, const Pass& pass, const Workspace& work,
   backward(norm, pass, work, work.incoming, x, work.gradient);
 }
 
-/// [rows, heads, ...] as [rows, all of them].
-template <class AnyView>
-AnyView matrix(AnyView v) {
-  int64_t columns = 1;
-  for (int d = 1; d < v.shape().dims(); ++d) columns *= v.shape()[d];
-  return v.reshape({v.rows(), columns});
-}
-
 std::string block_name(int64_t index, const char* layer) { return fmt::format("block.{}.{}", index, layer); }
 
 }  // namespace
@@ -43,8 +35,10 @@ Block::Block(const Spec& spec, const ParameterViews& views, ConstView rotary, in
       index_(index),
       kv_heads_(views.table->layout().share(spec.kv_heads())),
       first_head_(views.table->layout().first(spec.heads)),
-      qkv_(views, block_name(index, "attention.qkv"), spec.biases.qkv),
-      attention_out_(views, block_name(index, "attention.out"), spec.biases.attention_out),
+      mixer_in_(views, block_name(index, spec.has_state(index) ? "delta.in" : "attention.qkv"),
+                !spec.has_state(index) && spec.biases.qkv),
+      mixer_out_(views, block_name(index, spec.has_state(index) ? "delta.out" : "attention.out"),
+                 !spec.has_state(index) && spec.biases.attention_out),
       mlp_in_(views, block_name(index, "mlp.in"), spec.biases.mlp_in),
       mlp_out_(views, block_name(index, "mlp.out"), spec.biases.mlp_out) {
   if (spec.norm_place != NormPlace::branch) {
@@ -55,7 +49,8 @@ Block::Block(const Spec& spec, const ParameterViews& views, ConstView rotary, in
     branch_norm1_.emplace(views, block_name(index, "branch_norm1"), spec);
     branch_norm2_.emplace(views, block_name(index, "branch_norm2"), spec);
   }
-  if (spec.query_keys == QueryKeys::plain) return;
+  if (spec.has_state(index)) delta_.emplace(spec, views, index);
+  if (spec.has_state(index) || spec.query_keys == QueryKeys::plain) return;
   q_gain_ = LayerParameter(views, block_name(index, "attention.q_norm.weight"));
   k_gain_ = LayerParameter(views, block_name(index, "attention.k_norm.weight"));
 }
@@ -109,6 +104,7 @@ ConstView Block::turned_queries(const Pass& pass, const BlockSaved& saved, const
 }
 
 void Block::recompute_attention(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
+  if (delta_) return delta_->recompute(pass, saved, work);
   pass.ops.attention(pass.context, turned_queries(pass, saved, work), attention_shape(pass), attention_dropout(pass),
                      saved.attention, saved.lse);
 }
@@ -123,9 +119,25 @@ void Block::add_branch(const Pass& pass, uint32_t site, ConstView residual, cons
   }
 }
 
-void Block::attend(const Pass& pass, ConstView input, const BlockSaved& saved, const Workspace& work,
-                   const KeyValueCache* cache, const NormOfSum& then) const {
-  qkv_.forward(pass, input, matrix(saved.qkv));
+ConstView Block::gate(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
+  const View gated = work.gated.first_as(saved.attention.shape());
+  pass.ops.sigmoid_gate(pass.context, saved.attention, saved.gates, gated);
+  return matrix(gated);
+}
+
+ConstView Block::mix(const Pass& pass, ConstView input, const BlockSaved& saved, const Workspace& work,
+                     const KeyValueCache* cache) const {
+  if (delta_) {
+    mixer_in_.forward(pass, input, matrix(saved.projected));
+    delta_->forward(pass, saved, work, cache ? cache->past : ConstView(), cache ? &cache->of(index_) : nullptr);
+    return delta_->gated(pass, work);
+  }
+  if (spec_.attention_gate) {
+    mixer_in_.forward(pass, input, matrix(work.joined));
+    pass.ops.split_gates(pass.context, work.joined, saved.qkv, saved.gates);
+  } else {
+    mixer_in_.forward(pass, input, matrix(saved.qkv));
+  }
   if (!q_gain_.value.empty()) {
     pass.ops.query_key_squares(pass.context, saved.qkv, query_key_norm(), saved.squares);
     if (pass.tensor && spec_.query_keys == QueryKeys::projection)
@@ -134,19 +146,30 @@ void Block::attend(const Pass& pass, ConstView input, const BlockSaved& saved, c
     pass.ops.rotary(pass.context, saved.qkv, pass.batch.positions, rotary_);
   }
   if (cache) {
-    const View layer = cache->layers[static_cast<size_t>(index_ - cache->first_layer)];
     pass.ops.attention_cached(pass.context, turned_queries(pass, saved, work), attention_shape(pass), cache->past,
-                              layer, saved.attention);
+                              cache->of(index_).keys_values, saved.attention);
   } else {
     recompute_attention(pass, saved, work);
   }
+  return spec_.attention_gate ? gate(pass, saved, work) : matrix(saved.attention);
+}
+
+ConstView Block::mixed(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
+  if (!delta_) return spec_.attention_gate ? gate(pass, saved, work) : matrix(saved.attention);
+  delta_->gate(pass, saved, work);
+  return delta_->gated(pass, work);
+}
+
+void Block::attend(const Pass& pass, ConstView input, const BlockSaved& saved, const Workspace& work,
+                   const KeyValueCache* cache, const NormOfSum& then) const {
+  const ConstView mixed = mix(pass, input, saved, work, cache);
   if (sums_branches_together(pass)) {
     const View part = pass.contribution_to(work.branch);
-    attention_out_.forward_part(pass, matrix(saved.attention), part);
+    mixer_out_.forward_part(pass, mixed, part);
     pass.ops.dropout_add(pass.context, part, {}, residual_dropout(pass, kBranch1Site), saved.middle,
                          spec_.residual_scale);
   } else {
-    attention_out_.forward(pass, matrix(saved.attention), branch_norm1_ ? saved.branch1 : work.branch);
+    mixer_out_.forward(pass, mixed, branch_norm1_ ? saved.branch1 : work.branch);
     if (branch_norm1_) branch_norm1_->forward(pass, saved.branch1, work.branch, work.branch_mean, work.branch_rstd);
     add_branch(pass, kBranch1Site, saved.x, work, saved.middle, then);
   }
@@ -273,14 +296,24 @@ void Block::backward_query_keys(const Pass& pass, const BlockSaved& saved, const
   }
 }
 
-void Block::backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const {
-  const View dattention = work.attention_gradient;
-  backward_branch(pass, {attention_out_, branch_norm1_, saved.branch1, kBranch1Site}, dy, matrix(saved.attention), work,
-                  matrix(dattention));
+View Block::backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const {
+  const View dattention = work.attention_gradient, dmixed = matrix(delta_ ? work.delta_gradient : dattention);
+  backward_branch(pass, {mixer_out_, branch_norm1_, saved.branch1, kBranch1Site}, dy, mixed(pass, saved, work), work,
+                  dmixed);
+  if (delta_) {
+    delta_->backward(pass, saved, work);
+    return matrix(work.projected_gradient);
+  }
+  if (spec_.attention_gate)
+    pass.ops.sigmoid_gate_backward(pass.context, dattention, saved.attention, saved.gates, dattention,
+                                   work.gates_gradient);
   pass.ops.attention_backward(pass.context, dattention, turned_queries(pass, saved, work), saved.attention, saved.lse,
                               attention_shape(pass), attention_dropout(pass), work.qkv_gradient);
   if (!rotary_.empty()) pass.ops.rotary_backward(pass.context, work.qkv_gradient, pass.batch.positions, rotary_);
   if (!q_gain_.value.empty()) backward_query_keys(pass, saved, work);
+  if (!spec_.attention_gate) return matrix(work.qkv_gradient);
+  pass.ops.join_gates(pass.context, work.qkv_gradient, work.gates_gradient, work.joined);
+  return matrix(work.joined);
 }
 
 /// Before gradients through the norms are added to it.
@@ -307,8 +340,8 @@ void Block::backward_pre(const Pass& pass, const BlockSaved& saved, const Worksp
   const View mlp_input = input_of(norm2_, mlp_x);
   backward_feed_forward(pass, parallel ? work.incoming : work.gradient, mlp_input, saved, work);
   add_to_gradient(pass, norm2_, mlp_x, work);
-  backward_attend(pass, parallel ? work.incoming : work.gradient, saved, work);
-  qkv_.backward(pass, matrix(work.qkv_gradient), input_of(norm1_, saved.x), work.branch);
+  const View dmixer = backward_attend(pass, parallel ? work.incoming : work.gradient, saved, work);
+  mixer_in_.backward(pass, dmixer, input_of(norm1_, saved.x), work.branch);
   add_to_gradient(pass, norm1_, saved.x, work);
 }
 
@@ -319,8 +352,8 @@ void Block::backward_post(const Pass& pass, const BlockSaved& saved, const Works
   backward_feed_forward(pass, work.gradient, work.norm, saved, work);
   pass.ops.dropout_add(pass.context, work.branch, work.gradient, {}, work.gradient);
   backward_through(*norm1_, pass, work, saved.middle);
-  backward_attend(pass, work.gradient, saved, work);
-  qkv_.backward(pass, matrix(work.qkv_gradient), saved.x, work.branch);
+  const View dmixer = backward_attend(pass, work.gradient, saved, work);
+  mixer_in_.backward(pass, dmixer, saved.x, work.branch);
   pass.ops.dropout_add(pass.context, work.branch, work.gradient, {}, work.gradient);
 }
 

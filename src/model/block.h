@@ -7,16 +7,18 @@
 
 #include <span>
 
+#include "model/delta.h"
 #include "model/linear.h"
 #include "model/memory.h"
 
 namespace trireme {
 
-/// Keys and values of the rows seen so far, per sequence, as attention_cached() has them.
+/// What layers keep of the rows seen so far, per sequence.
 struct KeyValueCache {
-  std::span<const View> layers;  ///< of each layer that the rank has [sequences, 2 x its kv heads, capacity, head_dim]
-  ConstView past;                ///< [sequences] i32
-  int64_t first_layer = 0;       ///< the model's number of the first one
+  std::span<const LayerCache> layers;  ///< that the rank has
+  ConstView past;                      ///< [sequences] i32
+  int64_t first_layer = 0;             ///< the model's number of the first one
+  const LayerCache& of(int64_t layer) const { return layers[static_cast<size_t>(layer - first_layer)]; }
 };
 
 class Block {
@@ -28,7 +30,7 @@ class Block {
   void forward(const Pass& pass, const BlockSaved& saved, const Workspace& work, View y) const;
   /// Recomputes the contents of saved from x: forward() without its last product unless that is kept.
   void recompute(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
-  /// Fills attention's output and statistics in saved again, from saved.qkv.
+  /// Fills attention's output and statistics, or those of heads with a state, in saved again, from what was projected.
   void recompute_attention(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   /// work.gradient: gradient of y in, gradient of saved.x out. Weight gradients by pass.write.
   void backward(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
@@ -47,6 +49,13 @@ class Block {
   /// sum = residual + dropout(work.branch), and its norm.
   void add_branch(const Pass& pass, uint32_t site, ConstView residual, const Workspace& work, View sum,
                   const NormOfSum& then) const;
+  /// What the branch's last linear takes, from the input of its first one.
+  ConstView mix(const Pass& pass, ConstView input, const BlockSaved& saved, const Workspace& work,
+                const KeyValueCache* cache) const;
+  /// The same again in backward.
+  ConstView mixed(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
+  /// work.gated = attention's output times its gates.
+  ConstView gate(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   /// saved.middle = saved.x + dropout(attention(input)), and its norm; of branches that are summed together this rank's
   /// part of the second term.
   void attend(const Pass& pass, ConstView input, const BlockSaved& saved, const Workspace& work,
@@ -68,8 +77,8 @@ class Block {
   /// work.branch = gradient of feed_forward()'s input.
   void backward_feed_forward(const Pass& pass, ConstView dy, ConstView input, const BlockSaved& saved,
                              const Workspace& work) const;
-  /// work.qkv_gradient = gradient of saved.qkv before rotary. work.norm is lost.
-  void backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const;
+  /// Returns the gradient of the first linear's output. work.norm is lost.
+  View backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const;
   /// A branch's end: its last matrix, and what is between that and the sum.
   struct BranchEnd {
     const Linear& last;
@@ -93,7 +102,8 @@ class Block {
   int64_t index_;
   int64_t kv_heads_, first_head_;  ///< this rank's
   std::optional<Norm> norm1_, norm2_, branch_norm1_, branch_norm2_;
-  Linear qkv_, attention_out_, mlp_in_, mlp_out_;
+  std::optional<Delta> delta_;  ///< instead of attention
+  Linear mixer_in_, mixer_out_, mlp_in_, mlp_out_;
   LayerParameter q_gain_, k_gain_;  ///< empty where queries and keys are not normalised
 };
 

@@ -11,9 +11,8 @@ namespace {
 /// Of dropout, behind those of a block.
 uint32_t site_of(std::string_view linear) {
   constexpr uint32_t kFirst = 4;
-  constexpr std::string_view kEnds[] = {"attention.qkv", "attention.out", "mlp.in", "mlp.out"};
-  const auto found = std::ranges::find_if(kEnds, [&](std::string_view end) { return linear.ends_with(end); });
-  return kFirst + static_cast<uint32_t>(found - kEnds);
+  const auto found = std::ranges::find_if(kBlockLinears, [&](std::string_view end) { return linear.ends_with(end); });
+  return kFirst + static_cast<uint32_t>(found - kBlockLinears);
 }
 
 }  // namespace

@@ -23,16 +23,49 @@ Shape squares_shape(const Spec& spec, const Layout& layout, int64_t rows) {
   return {rows, of_heads ? layout.share(spec.kv_heads()) * (spec.group() + 1) : 2};
 }
 
+/// Which kinds of layers buffers are for.
+struct LayerKinds {
+  bool attention = false, state = false;
+  LayerKinds(const Spec& spec, int64_t layer) : attention(!spec.has_state(layer)), state(spec.has_state(layer)) {}
+  LayerKinds(const Spec& spec, const ModelPart& part) {
+    for (int64_t layer = part.first_layer; layer < part.last_layer; ++layer) {
+      state |= spec.has_state(layer);
+      attention |= !spec.has_state(layer);
+    }
+  }
+};
+
+/// What recomputation of attention makes again.
+void take_recomputed(const Spec& spec, const Layout& layout, DType dtype, int64_t rows, LayerKinds kinds,
+                     BlockSaved& saved, Arena& arena) {
+  const int64_t heads = layout.share(spec.heads);
+  if (kinds.attention && !is_taken(saved.attention)) {
+    saved.attention = arena.take(dtype, {rows, heads, spec.head_dim()});
+    saved.lse = arena.take(stat_type(dtype), {heads, rows});
+  }
+  if (kinds.state && !is_taken(saved.delta)) {
+    const DeltaShape delta = delta_shape(spec, layout);
+    saved.delta = arena.take(dtype, {rows, delta.heads(), delta.value_size});
+    saved.states = arena.take(stat_type(dtype), {delta_states(rows), delta.heads(), delta.key_size, delta.value_size});
+  }
+}
+
 /// Everything that a block keeps except its input and the shared buffers.
 BlockSaved take_block(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
-                      const BlockSaved& shared, Arena& arena) {
-  const int64_t heads = layout.share(spec.heads), rows = shape.rows, own_rows = shape.own_rows(layout.tensor_size);
+                      const BlockSaved& shared, LayerKinds kinds, Arena& arena) {
+  const int64_t rows = shape.rows, own_rows = shape.own_rows(layout.tensor_size);
   BlockSaved saved = shared;
-  saved.qkv = arena.take(dtype, qkv_shape(spec, layout, rows));
-  if (spec.query_keys != QueryKeys::plain)
-    saved.squares = arena.take(stat_type(dtype), squares_shape(spec, layout, rows));
-  if (!is_taken(saved.attention)) saved.attention = arena.take(dtype, {rows, heads, spec.head_dim()});
-  if (!is_taken(saved.lse)) saved.lse = arena.take(stat_type(dtype), {heads, rows});
+  if (kinds.attention) {
+    saved.qkv = arena.take(dtype, qkv_shape(spec, layout, rows));
+    if (spec.query_keys != QueryKeys::plain)
+      saved.squares = arena.take(stat_type(dtype), squares_shape(spec, layout, rows));
+    if (spec.attention_gate) saved.gates = arena.take(dtype, {rows, layout.share(spec.heads), spec.head_dim()});
+  }
+  if (kinds.state) {
+    const DeltaShape delta = delta_shape(spec, layout);
+    saved.projected = arena.take(dtype, {rows, delta.key_heads, delta.width()});
+  }
+  take_recomputed(spec, layout, dtype, rows, kinds, saved, arena);
   if (!is_taken(saved.middle)) saved.middle = arena.take(dtype, {own_rows, spec.width});
   saved.inner = arena.take(dtype, {rows, layout.share(spec.mlp_in_width())});
   if (spec.norm_place == NormPlace::post) saved.sum = arena.take(dtype, {own_rows, spec.width});
@@ -74,6 +107,10 @@ BlockSaved BlockSaved::first(Rows rows) const {
           .squares = first_of(squares, rows.all),
           .attention = first_of(attention, rows.all),
           .lse = own_lse,
+          .gates = first_of(gates, rows.all),
+          .projected = first_of(projected, rows.all),
+          .delta = first_of(delta, rows.all),
+          .states = first_of(states, delta_states(rows.all)),
           .middle = first_of(middle, parallel ? rows.all : rows.own),
           .inner = first_of(inner, rows.all),
           .sum = first_of(sum, rows.own),
@@ -103,8 +140,9 @@ HeadChunk HeadChunk::first(int64_t rows) const {
 
 Workspace Workspace::first(Rows rows) const {
   Workspace out = *this;
-  for (View* view :
-       {&out.activation, &out.inner_gradient, &out.qkv_gradient, &out.attention_gradient, &out.turned, &out.products})
+  for (View* view : {&out.activation, &out.inner_gradient, &out.qkv_gradient, &out.attention_gradient, &out.turned,
+                     &out.products, &out.joined, &out.gates_gradient, &out.gated, &out.mixed, &out.mixed_gradient,
+                     &out.projected_gradient, &out.delta_gradient})
     *view = first_of(*view, rows.all);
   for (View* view : {&out.norm, &out.branch, &out.gradient, &out.narrow_gradient, &out.mean, &out.rstd,
                      &out.branch_mean, &out.branch_rstd})
@@ -144,11 +182,30 @@ void WorkspaceMemory::take_block_or_head(const Spec& spec, const Layout& layout,
   const size_t start = arena.mark();
   const int64_t before_activation = layout.share(spec.mlp_in_width());
   work.activation = arena.take(dtype, {shape.rows, layout.share(spec.inner_width)});
+  const DeltaShape delta = delta_shape(spec, layout);
+  const int64_t rows = shape.rows, of_delta = layout.share(spec.delta_width());
   if (shape.training) {
-    const View wide = arena.take(dtype, {shape.rows, std::max(before_activation, layout.share(spec.qkv_width()))});
-    work.inner_gradient = wide.first_as({shape.rows, before_activation});
-    work.qkv_gradient = wide.first_as(qkv_shape(spec, layout, shape.rows));
+    const View wide =
+        arena.take(dtype, {rows, std::max({before_activation, layout.share(spec.qkv_width()), of_delta})});
+    work.inner_gradient = wide.first_as({rows, before_activation});
+    work.qkv_gradient = wide.first_as(qkv_shape(spec, layout, rows));
+    if (spec.has_states()) work.projected_gradient = wide.first_as({rows, delta.key_heads, delta.width()});
   }
+  const Shape attention{rows, layout.share(spec.heads), spec.head_dim()};
+  if (spec.attention_gate) {
+    work.joined = arena.take(dtype, {rows, layout.share(spec.kv_heads()), spec.query_vectors() + 2, spec.head_dim()});
+    if (shape.training) work.gates_gradient = arena.take(dtype, attention);
+  }
+  if (spec.has_states()) {
+    work.mixed = arena.take(dtype, {rows, delta.key_heads, delta.mixed_width()});
+    if (shape.training) {
+      work.mixed_gradient = arena.take(dtype, {rows, delta.key_heads, delta.mixed_width()});
+      work.delta_gain_gradient = arena.take(stat_type(dtype), {delta.value_size});
+    }
+  }
+  if (spec.attention_gate || spec.has_states())
+    work.gated = arena.take(dtype, {rows, std::max(spec.attention_gate ? layout.share(spec.attention_width()) : 0,
+                                                   layout.share(spec.delta_value_width()))});
   if (spec.query_keys != QueryKeys::plain) {
     work.turned = arena.take(dtype, qkv_shape(spec, layout, shape.rows));
     if (shape.training) work.products = arena.take(stat_type(dtype), squares_shape(spec, layout, shape.rows));
@@ -174,22 +231,24 @@ WorkspaceMemory::WorkspaceMemory(const Spec& spec, const Layout& layout, DType d
   block.parallel = work.parallel = spec.residual == Residual::parallel;
   if (block.parallel) block.middle = arena.take(dtype, {rows.all, width});
   if (part.layers() > 0 && !keeps_blocks(shape)) {
-    block = take_block(spec, layout, dtype, shape, block, arena);
+    block = take_block(spec, layout, dtype, shape, block, {spec, part}, arena);
   } else if (part.layers() > 0 && shape.recompute == Recompute::attention) {
-    const int64_t heads = layout.share(spec.heads);
-    block.attention = arena.take(dtype, {rows.all, heads, spec.head_dim()});
-    block.lse = arena.take(stat, {heads, rows.all});
+    take_recomputed(spec, layout, dtype, rows.all, {spec, part}, block, arena);
   }
   if (forward_only_blocks(layout.chunk(0).part, shape) > 0) {
-    forward_only = keeps_blocks(shape) ? take_block(spec, layout, dtype, shape, block, arena) : block;
+    forward_only = keeps_blocks(shape) ? take_block(spec, layout, dtype, shape, block, {spec, part}, arena) : block;
     forward_only.x = arena.take(dtype, {rows.own, width});
   }
   if (spec.position == Position::rotary) rotary = arena.take(stat, {spec.context, spec.rotary_dims});
   if (spec.window_rotary_base > 0) window_rotary = arena.take(stat, {spec.context, spec.rotary_dims});
   const Shape attention{rows.all, layout.share(spec.heads), spec.head_dim()};
-  const View norm = arena.take(dtype, {std::max(rows.own * width, shape.training ? attention.count() : 0)});
+  const DeltaShape delta = delta_shape(spec, layout);
+  const Shape of_delta{rows.all, delta.heads(), delta.value_size};
+  const View norm = arena.take(
+      dtype, {std::max(rows.own * width, shape.training ? std::max(attention.count(), of_delta.count()) : 0)});
   work.norm = norm.first_as({rows.own, width});
   if (shape.training) work.attention_gradient = norm.first_as(attention);
+  if (shape.training && spec.has_states()) work.delta_gradient = norm.first_as(of_delta);
   work.branch = arena.take(dtype, {rows.own, width});
   work.mean = arena.take(stat, {rows.own});
   work.rstd = arena.take(stat, {rows.own});
@@ -224,18 +283,35 @@ SlotMemory::SlotMemory(const Spec& spec, const Layout& layout, DType dtype, cons
   const int64_t forward_only = forward_only_blocks(part, shape);
   blocks.assign(static_cast<size_t>(forward_only), shared.forward_only);
   for (int64_t i = forward_only; i < part.layers(); ++i) {
-    BlockSaved saved = keeps_blocks(shape) ? take_block(spec, layout, dtype, shape, shared.block, arena) : shared.block;
+    const LayerKinds kinds(spec, part.first_layer + i);
+    BlockSaved saved =
+        keeps_blocks(shape) ? take_block(spec, layout, dtype, shape, shared.block, kinds, arena) : shared.block;
     saved.x = shape.training ? arena.take(dtype, {rows, spec.width}) : output;  // without training blocks work in place
     blocks.push_back(saved);
   }
 }
 
-std::vector<View> take_cache(const Spec& spec, const Layout& layout, DType dtype, Arena& arena) {
-  std::vector<View> layers;
+DeltaShape delta_shape(const Spec& spec, const Layout& layout, ConstView offsets) {
+  return {.key_heads = static_cast<int>(layout.share(spec.delta_key_heads)),
+          .group = static_cast<int>(spec.delta_group()),
+          .key_size = static_cast<int>(spec.delta_key_size),
+          .value_size = static_cast<int>(spec.delta_value_size),
+          .offsets = offsets};
+}
+
+std::vector<LayerCache> take_cache(const Spec& spec, const Layout& layout, DType dtype, Arena& arena) {
+  std::vector<LayerCache> layers;
   for (int64_t i = 0; i < layout.part.layers(); ++i) {
+    LayerCache& layer = layers.emplace_back();
+    if (spec.has_state(layout.part.first_layer + i)) {
+      const DeltaShape delta = delta_shape(spec, layout);
+      layer.window = arena.take(dtype, {1, spec.delta_taps - 1, delta.key_heads * delta.mixed_width()});
+      layer.state = arena.take(stat_type(dtype), {1, delta.heads(), delta.key_size, delta.value_size});
+      continue;
+    }
     const bool windowed = spec.has_window(layout.part.first_layer + i);
     const int64_t positions = windowed ? std::min(spec.window, spec.context) : spec.context;
-    layers.push_back(arena.take(dtype, {1, 2 * layout.share(spec.kv_heads()), positions, spec.head_dim()}));
+    layer.keys_values = arena.take(dtype, {1, 2 * layout.share(spec.kv_heads()), positions, spec.head_dim()});
   }
   return layers;
 }

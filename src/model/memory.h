@@ -3,8 +3,9 @@
 // slot per micro-batch between its forward and its backward. Every tensor is taken here, so that the same code measures
 // and allocates. R: rows of the largest micro-batch, C: width, E: width of the token matrix, I: inner width, M: outputs
 // of the MLP's first matrix, I or 2 I, H: heads, G: heads of keys, Q: queries of each, D: head size, V: vocabulary
-// rows, S: sequences, at most R. N: rows between layers: R, or, where tensor ranks share them
-// (ModelShape::sequence_parallel), this rank's own.
+// rows, S: sequences, at most R; of layers with a state K: key heads, H': value heads, D': their size, Y: key size, W
+// and X: outputs of the first linear and channels of the convolution per key head, B: delta_states(R). N: rows between
+// layers: R, or, where tensor ranks share them (ModelShape::sequence_parallel), this rank's own.
 //
 // Buffers are planned for R and N rows; first(rows) is the part that a micro-batch of that many rows uses, and what
 // layers get.
@@ -32,6 +33,9 @@ struct BlockSaved {
   View squares;           ///< [R, G (Q + 1)] or [R, 2] sums of squares of queries and keys that are normalised
   View attention;         ///< [R, H, D] before the output projection
   View lse;               ///< [H, R] log-sum-exp of the scores
+  View gates;             ///< [R, H, D] of attention's outputs
+  View projected;         ///< [R, K, W] of a layer with a state, instead of those above, as are the next two
+  View delta, states;     ///< [R, H', D'] before norm and gate; [B, H', Y, D']
   View middle;            ///< [N, C] after the attention branch; parallel: [R, C], one for all blocks, never read again
   View inner;             ///< [R, M] before the activation
   View sum;               ///< [N, C] post-norm: input of the second norm
@@ -64,16 +68,24 @@ struct HeadChunk {
 
 /// Reused by every layer.
 struct Workspace {
-  View norm;                ///< [N, C]
-  View branch;              ///< [N, C] output of a branch before dropout; gradients of it
-  View activation;          ///< [R, I]
-  View inner_gradient;      ///< [R, M]; shares its place with qkv_gradient
-  View qkv_gradient;        ///< [R, G, Q + 2, D]
-  View attention_gradient;  ///< [R, H, D]; shares its place with norm
-  View turned;              ///< [R, G, Q + 2, D] queries and keys that are normalised, turned
-  View products;            ///< as squares, in backward
-  View gain_gradient;       ///< [2, D] of queries and keys of this rank's heads, before the sum over tensor ranks
-  View gradient;            ///< [N, C] of the residual stream
+  View norm;                 ///< [N, C]
+  View branch;               ///< [N, C] output of a branch before dropout; gradients of it
+  View activation;           ///< [R, I]
+  View inner_gradient;       ///< [R, M]; shares its place with qkv_gradient
+  View qkv_gradient;         ///< [R, G, Q + 2, D]
+  View attention_gradient;   ///< [R, H, D]; shares its place with norm
+  View joined;               ///< [R, G, 2 Q + 2, D] queries with their gates, keys and values; gradients of them
+  View gates_gradient;       ///< [R, H, D]
+  View gated;                ///< [R, H, D] or [R, H', D'] behind gates: what the branch's last linear takes
+  View mixed;                ///< [R, K, X] behind the convolution
+  View mixed_gradient;       ///< [R, K, X]
+  View projected_gradient;   ///< [R, K, W]; shares its place with qkv_gradient
+  View delta_gradient;       ///< [R, H', D']; shares its place with norm
+  View delta_gain_gradient;  ///< [D'] before the sum over tensor ranks
+  View turned;               ///< [R, G, Q + 2, D] queries and keys that are normalised, turned
+  View products;             ///< as squares, in backward
+  View gain_gradient;        ///< [2, D] of queries and keys of this rank's heads, before the sum over tensor ranks
+  View gradient;             ///< [N, C] of the residual stream
   View incoming;  ///< a block's incoming gradient, if its norms would overwrite it: post-norm [N, C], parallel [R, C];
                   ///< or [N, C] a branch's before the norm behind it
   View narrow_gradient;  ///< [N, E] between the token matrix and its projection, in the head and in the embedding
@@ -155,9 +167,25 @@ struct SlotMemory {
   View input(size_t index) const { return index < blocks.size() ? blocks[index].x : output; }
 };
 
-/// What generation keeps of one sequence: of each of the rank's layers [1, 2 x kv heads, positions, head_dim], keys and
-/// values as Ops::attention_cached() has them. positions: those of the context, in a windowed layer of its window.
-std::vector<View> take_cache(const Spec& spec, const Layout& layout, DType dtype, Arena& arena);
+/// What generation keeps of one layer: [sequences, 2 x kv heads, positions, head_dim], keys and values as
+/// Ops::attention_cached() has them; or the window and the state of Ops::short_convolution_cached() and
+/// Ops::delta_rule_cached().
+struct LayerCache {
+  View keys_values, window, state;
+};
+/// Of one sequence, of each of the rank's layers. positions: those of the context, in a windowed layer of its window.
+std::vector<LayerCache> take_cache(const Spec& spec, const Layout& layout, DType dtype, Arena& arena);
+
+/// Heads of layers with a state that the rank has; offsets: of the batch.
+DeltaShape delta_shape(const Spec& spec, const Layout& layout, ConstView offsets = {});
+
+/// [rows, heads, ...] as [rows, all of them].
+template <class AnyView>
+AnyView matrix(AnyView v) {
+  int64_t columns = 1;
+  for (int d = 1; d < v.shape().dims(); ++d) columns *= v.shape()[d];
+  return v.reshape({v.rows(), columns});
+}
 
 /// Type of statistics and gradients beside activations of `dtype`.
 inline DType stat_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }

@@ -12,12 +12,14 @@
 namespace trireme {
 namespace {
 
-/// Multiplications per token.
+/// Multiplications per token, of an average layer.
 double block_work(const Spec& spec) {
-  double keys = 0;  // of an average layer
-  for (int64_t layer = 0; layer < spec.layers; ++layer) keys += visible_keys(spec, layer, spec.context);
-  return block_products(spec) +
-         2 * keys / static_cast<double>(spec.layers) * static_cast<double>(spec.attention_width());
+  double keys = 0, products = 0;
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    keys += visible_keys(spec, layer, spec.context);
+    products += block_products(spec, layer) + state_products(spec, layer);
+  }
+  return (products + 2 * keys * static_cast<double>(spec.attention_width())) / static_cast<double>(spec.layers);
 }
 
 double head_work(const Spec& spec) {

@@ -112,13 +112,13 @@ void set_windows(Spec& spec, const Chosen& chosen) {
   std::string pattern = spec.attention_layers;
   if (chosen.has("model.attention-layers")) pattern = m.attention_layers;
   if (pattern.empty() && spec.window > 0) pattern = "W";
-  require(pattern.find_first_not_of("FWfw") == std::string::npos, ErrorKind::config,
-          "{} is \"{}\", expected letters F, W, f and w", chosen.where("model.attention-layers"), pattern);
+  require(pattern.find_first_not_of("FWfwD") == std::string::npos, ErrorKind::config,
+          "{} is \"{}\", expected letters F, W, f, w and D", chosen.where("model.attention-layers"), pattern);
   const bool windows = pattern.find_first_of("Ww") != std::string::npos;
   require(!windows || spec.window > 0, ErrorKind::config,
           "{} is \"{}\" and has layers with a window, but {} is 0; set --model.window KEYS",
           chosen.where("model.attention-layers"), pattern, chosen.where("model.window"));
-  if (!windows && pattern.find_first_of("fw") == std::string::npos) pattern.clear();  // all layers are alike
+  if (!windows && pattern.find_first_of("fwD") == std::string::npos) pattern.clear();  // all layers are alike
   require(windows || spec.window == 0, ErrorKind::config,
           "{} is {}, but {} is \"{}\" and has no layer with a window (W or w); remove one of them",
           chosen.where("model.window"), spec.window, chosen.where("model.attention-layers"), pattern);
@@ -128,6 +128,17 @@ void set_windows(Spec& spec, const Chosen& chosen) {
   spec.attention_layers.clear();
   for (int64_t layer = 0; layer < spec.layers && !pattern.empty(); ++layer)
     spec.attention_layers += pattern[static_cast<size_t>(layer) % pattern.size()];
+}
+
+/// Sizes of layers with a state.
+void set_states(Spec& spec, const Chosen& chosen) {
+  const ModelOptions& m = chosen.options;
+  if (chosen.has("model.attention-gate")) spec.attention_gate = m.attention_gate;
+  if (chosen.has("model.delta-key-heads")) spec.delta_key_heads = m.delta_key_heads;
+  if (chosen.has("model.delta-value-heads")) spec.delta_value_heads = m.delta_value_heads;
+  if (chosen.has("model.delta-key-size")) spec.delta_key_size = m.delta_key_size;
+  if (chosen.has("model.delta-value-size")) spec.delta_value_size = m.delta_value_size;
+  if (chosen.has("model.delta-taps")) spec.delta_taps = m.delta_taps;
 }
 
 void set_positions(Spec& spec, const Chosen& chosen, double rotary_fraction) {
@@ -209,6 +220,7 @@ Spec with_chosen(Spec spec, const Chosen& chosen) {
   set_sizes(spec, chosen);
   set_positions(spec, chosen, rotary_fraction);
   set_windows(spec, chosen);
+  set_states(spec, chosen);
   set_choices(spec, chosen);
   set_dropout(spec, chosen.options);
   return spec;
@@ -329,6 +341,12 @@ void settle_decoder(Settler& settler, const Spec& spec, const std::string& by) {
   settler.set("window", spec.window, by);
   settler.set("attention-layers", spec.attention_layers, by);
   settler.set("window-rotary-base", shortest(spec.window_rotary_base), by);
+  settler.set("attention-gate", spec.attention_gate, by);
+  settler.set("delta-key-heads", spec.delta_key_heads, by);
+  settler.set("delta-value-heads", spec.delta_value_heads, by);
+  settler.set("delta-key-size", spec.delta_key_size, by);
+  settler.set("delta-value-size", spec.delta_value_size, by);
+  settler.set("delta-taps", spec.delta_taps, by);
   settler.set("embedding-scale", shortest(spec.embedding_scale), by);
   settler.set("residual-scale", shortest(spec.residual_scale), by);
   settler.set("logits-scale", shortest(spec.logits_scale), by);

@@ -78,10 +78,7 @@ class Builder {
     add_linear(name + ".mlp.in", spec_.mlp_in_width(), width, spec_.biases.mlp_in, std_.matrices, Cut::rows);
     if (spec_.norm_place != NormPlace::branch) add_norm(name + ".norm2");
     if (spec_.norms_branches()) add_norm(name + ".branch_norm1");
-    add_linear(name + ".attention.out", width, spec_.attention_width(), spec_.biases.attention_out, std_.residual,
-               Cut::columns);
-    if (spec_.query_keys != QueryKeys::plain) add_query_key_gains(name + ".attention");
-    add_linear(name + ".attention.qkv", spec_.qkv_width(), width, spec_.biases.qkv, std_.matrices, Cut::rows);
+    spec_.has_state(index) ? add_delta(name + ".delta") : add_attention(name + ".attention");
     if (spec_.norm_place != NormPlace::branch) add_norm(name + ".norm1");
   }
 
@@ -144,6 +141,25 @@ class Builder {
     add(linear + ".lora_A", {rank, in}, Init::uniform, 1 / std::sqrt(static_cast<float>(in)),
         cut == Cut::columns ? cut : Cut::none);
     parameters_.back().layer_sums = cut == Cut::rows;
+  }
+
+  void add_attention(const std::string& name) {
+    add_linear(name + ".out", spec_.width, spec_.attention_width(), spec_.biases.attention_out, std_.residual,
+               Cut::columns);
+    if (spec_.query_keys != QueryKeys::plain) add_query_key_gains(name);
+    add_linear(name + ".qkv", spec_.qkv_width(), spec_.width, spec_.biases.qkv, std_.matrices, Cut::rows);
+  }
+
+  /// Decays as Mamba-2 begins with them; a convolution's weights as those of PyTorch.
+  void add_delta(const std::string& name) {
+    add_linear(name + ".out", spec_.width, spec_.delta_value_width(), false, std_.residual, Cut::columns);
+    add(name + ".norm.weight", {spec_.delta_value_size}, Init::ones, 0);
+    parameters_.back().layer_sums = true;
+    add(name + ".decay_bias", {spec_.delta_value_heads}, Init::ones, 0, Cut::rows);
+    add(name + ".decay_log", {spec_.delta_value_heads}, Init::log_uniform, 0, Cut::rows);
+    add(name + ".convolution.weight", {spec_.delta_mixed_width(), 1, spec_.delta_taps}, Init::uniform,
+        1 / std::sqrt(static_cast<float>(spec_.delta_taps)), Cut::rows);
+    add_linear(name + ".in", spec_.delta_width(), spec_.width, false, std_.matrices, Cut::rows);
   }
 
   void add_norm(const std::string& name) {
@@ -236,6 +252,7 @@ Layout Layout::of(const Spec& spec) const {
   require(tensor_size >= 1 && tensor_rank >= 0 && tensor_rank < tensor_size, ErrorKind::config,
           "tensor rank {} of {}: expected 0 to {}", tensor_rank, tensor_size, tensor_size - 1);
   require_divides(tensor_size, spec.kv_heads(), spec.group() > 1 ? "heads of keys" : "heads");
+  if (spec.has_states()) require_divides(tensor_size, spec.delta_key_heads, "key heads of layers with a state");
   require_divides(tensor_size, spec.inner_width, "columns of the MLP's inner width");
   require_divides(tensor_size, spec.vocabulary_rows, "rows of the token matrix");
   return layout;

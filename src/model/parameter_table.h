@@ -34,7 +34,13 @@ struct ModelPart {
 /// Flat arrays: a parameter starts on a 64-byte line, even as bf16.
 inline constexpr int64_t kOffsetMultiple = 32;
 
-enum class Init : uint8_t { normal, zeros, ones, uniform };
+enum class Init : uint8_t {
+  normal,
+  zeros,
+  ones,
+  uniform,
+  log_uniform  ///< logarithms of values in (0, 16)
+};
 
 /// How the optimizer changes a parameter, which determines the states that it keeps of it.
 enum class UpdateRule : uint8_t {
@@ -63,9 +69,10 @@ using StatesOfRules = std::span<const StateKind> (*)(UpdateRule);
 
 /// The part of a model that one process holds: some of its layers, and of each cut tensor one of tensor_size equal
 /// boxes. Cut by rows (dim 0): attention.qkv, whose rows are grouped by key head, mlp.in, whose gates lie beside what
-/// they gate, gains of a projection's queries and keys, and tensors with a row per token id; by columns (dim 1):
-/// attention.out and mlp.out, whose biases are not cut. Of adapters B is cut as the rows of its linear, A as the
-/// columns. Source: Shoeybi et al. 2019, section 3.
+/// they gate, gains of a projection's queries and keys, delta.in, whose rows are grouped by key
+/// head, what a layer with a state has of each channel or head, and tensors with a row per token id; by columns (dim
+/// 1): attention.out, delta.out and mlp.out, whose biases are not cut. Of adapters B is cut as the rows of its linear,
+/// A as the columns. Source: Shoeybi et al. 2019, section 3.
 struct Layout {
   ModelPart part;  ///< of several chunks from where the first one begins to where the last one ends
   int tensor_rank = 0, tensor_size = 1;

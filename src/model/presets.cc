@@ -95,6 +95,17 @@ const DecoderSize kDecoders[] = {
      1e-5f,
      QueryKeys::plain,
      {.kind = RotaryKind::llama3, .factor = 32, .original_context = 8192}}};
+// Published config.json files of Qwen 3.5 (Qwen Team 2026): three layers with a state, then one with gated attention.
+struct HybridSize : Size {
+  int64_t key_heads, inner_width, value_heads;
+  bool tied;
+};
+constexpr HybridSize kHybrids[] = {{{"qwen3.5-0.8b", 24, 8, 1024}, 2, 3584, 16, true},
+                                   {{"qwen3.5-2b", 24, 8, 2048}, 2, 6144, 16, true},
+                                   {{"qwen3.5-4b", 32, 16, 2560}, 4, 9216, 32, true},
+                                   {{"qwen3.5-9b", 32, 16, 4096}, 4, 12288, 32, false},
+                                   {{"qwen3.5-27b", 64, 24, 5120}, 4, 17408, 48, false}};
+constexpr int64_t kHybridVocabulary = 248320, kHybridContext = 262144;
 constexpr int64_t kEncoderVocabulary = 30522, kEncoderContext = 512;  // uncased; a run takes its data's
 
 bool called(const Size& size, const std::string& name) {
@@ -136,6 +147,21 @@ Spec decoder(const DecoderSize& size) {
   return spec;
 }
 
+Spec hybrid(const HybridSize& size) {
+  Spec spec = decoder(
+      {size, size.key_heads, 256, size.inner_width, kHybridVocabulary, kHybridContext, 1e7f, 1e-6f, QueryKeys::head});
+  spec.tied_head = size.tied;
+  spec.norm_offset = 1;
+  spec.rotary_dims = 64;
+  spec.attention_gate = true;
+  for (int64_t layer = 0; layer < spec.layers; ++layer) spec.attention_layers += layer % 4 == 3 ? 'F' : 'D';
+  spec.delta_key_heads = 16;
+  spec.delta_value_heads = size.value_heads;
+  spec.delta_key_size = spec.delta_value_size = 128;
+  spec.delta_taps = 4;
+  return spec;
+}
+
 Spec encoder(const EncoderSize& size) {
   Spec spec = sized(size.layers, size.heads, size.width, kEncoderVocabulary, kEncoderContext);
   spec.activation = spec.head_activation = Activation::gelu_erf;
@@ -159,6 +185,7 @@ std::vector<std::string> preset_names() {
   for (const Size& size : kNeox) names.emplace_back(size.name);
   for (const Size& size : kEncoders) names.emplace_back(size.name);
   for (const Size& size : kDecoders) names.emplace_back(size.name);
+  for (const Size& size : kHybrids) names.emplace_back(size.name);
   return names;
 }
 
@@ -178,6 +205,9 @@ Preset preset(const std::string& name) {
   }
   for (const DecoderSize& size : kDecoders) {  // 0.02 for all matrices, transformers' initializer_range
     if (called(size, name)) return {decoder(size), InitScheme::bert};
+  }
+  for (const HybridSize& size : kHybrids) {
+    if (called(size, name)) return {hybrid(size), InitScheme::bert};
   }
   fail(ErrorKind::config, "unknown model preset \"{}\"; known: {}", name, fmt::join(preset_names(), ", "));
 }

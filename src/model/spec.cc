@@ -41,6 +41,11 @@ void require_sizes(const Spec& spec) {
       {spec.key_heads, 0, kMostHeads, "heads of keys"},
       {spec.head_size, 0, kMostWidth, "head size"},
       {spec.window, 0, kMostContext, "window"},
+      {spec.delta_key_heads, 0, kMostHeads, "key heads of layers with a state"},
+      {spec.delta_value_heads, 0, kMostHeads, "value heads of layers with a state"},
+      {spec.delta_key_size, 0, kMostWidth, "key size of layers with a state"},
+      {spec.delta_value_size, 0, kMostWidth, "value size of layers with a state"},
+      {spec.delta_taps, 0, kMostTaps, "taps of layers with a state"},
   };
   for (const auto& size : sizes) {
     if (size.least == 1) require_positive(size.value, size.field);
@@ -80,8 +85,8 @@ void validate_layers(const Spec& spec) {
   const std::string& layers = spec.attention_layers;
   require(layers.empty() || std::ssize(layers) == spec.layers, ErrorKind::config,
           "model: attention layers are \"{}\", expected {} letters, one per layer", layers, spec.layers);
-  require(layers.find_first_not_of("FWfw") == layers.npos, ErrorKind::config,
-          "model: attention layers are \"{}\", expected letters F, W, f and w", layers);
+  require(layers.find_first_not_of("FWfwD") == layers.npos, ErrorKind::config,
+          "model: attention layers are \"{}\", expected letters F, W, f, w and D", layers);
   const bool windows = layers.find_first_of("Ww") != layers.npos;
   require(windows == (spec.window > 0), ErrorKind::config,
           "model: a window of {} keys, and {} layer with a window; both or neither are needed", spec.window,
@@ -92,6 +97,24 @@ void validate_layers(const Spec& spec) {
   require(spec.window_rotary_base == 0 || (windows && spec.window_rotary_base > 1), ErrorKind::config,
           "model: rotary base of windowed layers is {}; it must be above 1, and there must be such layers",
           spec.window_rotary_base);
+}
+
+void validate_states(const Spec& spec) {
+  const bool states = spec.attention_layers.find('D') != std::string::npos;
+  const int64_t sizes[] = {spec.delta_key_heads, spec.delta_value_heads, spec.delta_key_size, spec.delta_value_size,
+                           spec.delta_taps};
+  require(std::ranges::all_of(sizes, [&](int64_t size) { return (size > 0) == states; }), ErrorKind::config,
+          "model: {} layer with a state (D), but delta key heads, value heads, key size, value size and taps are {}; "
+          "all are 0 without such a layer and above 0 with one",
+          states ? "at least one" : "no", fmt::join(sizes, ", "));
+  if (!states) return;
+  require(spec.delta_value_heads % spec.delta_key_heads == 0, ErrorKind::config,
+          "model: {} key heads of layers with a state do not divide their {} value heads; {} do", spec.delta_key_heads,
+          spec.delta_value_heads, near_divisors(spec.delta_value_heads, spec.delta_key_heads));
+  require(spec.delta_width() <= 2 * kMostInnerWidth, ErrorKind::config,
+          "model: layers with a state have {} values per token, expected at most {}", spec.delta_width(),
+          2 * kMostInnerWidth);
+  require(spec.mask == Mask::causal, ErrorKind::config, "model: only a causal mask can have layers with a state");
 }
 
 void validate_norms(const Spec& spec) {
@@ -159,6 +182,7 @@ void Spec::validate() const {
   require_rate(head_dropout, "head dropout");
   validate_norms(*this);
   validate_layers(*this);
+  validate_states(*this);
   validate_scales(*this);
   validate_positions(*this);
   validate_head(*this);
@@ -170,8 +194,8 @@ bool Spec::is_plain() const {
   const Spec plain;
   return kv_heads() == heads && attention_width() == width && norm == plain.norm && norm_offset == plain.norm_offset &&
          !gated && query_keys == plain.query_keys && attention_scale == plain.attention_scale &&
-         attention_cap == plain.attention_cap && attention_layers.empty() && rotary == plain.rotary &&
-         embedding_scale == plain.embedding_scale && residual_scale == plain.residual_scale &&
+         attention_cap == plain.attention_cap && attention_layers.empty() && !attention_gate &&
+         rotary == plain.rotary && embedding_scale == plain.embedding_scale && residual_scale == plain.residual_scale &&
          logits_scale == plain.logits_scale && logits_cap == plain.logits_cap;
 }
 
@@ -181,6 +205,10 @@ bool Spec::has_window(int64_t layer) const {
   return letter == 'W' || letter == 'w';
 }
 
+bool Spec::has_state(int64_t layer) const {
+  return !attention_layers.empty() && attention_layers[static_cast<size_t>(layer)] == 'D';
+}
+
 bool Spec::turns(int64_t layer) const {
   if (position != Position::rotary) return false;
   if (attention_layers.empty()) return true;
@@ -188,21 +216,30 @@ bool Spec::turns(int64_t layer) const {
   return letter == 'F' || letter == 'W';
 }
 
-double block_products(const Spec& spec) {
+double block_products(const Spec& spec, int64_t layer) {
   const auto width = static_cast<double>(spec.width);
-  return width *
-         static_cast<double>(spec.qkv_width() + spec.attention_width() + spec.mlp_in_width() + spec.inner_width);
+  const double mlp = width * static_cast<double>(spec.mlp_in_width() + spec.inner_width);
+  if (!spec.has_state(layer)) return mlp + width * static_cast<double>(spec.qkv_width() + spec.attention_width());
+  return mlp + width * static_cast<double>(spec.delta_width() + spec.delta_value_width()) +
+         static_cast<double>(spec.delta_mixed_width() * spec.delta_taps);
+}
+
+double state_products(const Spec& spec, int64_t layer) {
+  return spec.has_state(layer) ? 3 * static_cast<double>(spec.delta_value_width() * spec.delta_key_size) : 0;
 }
 
 double visible_keys(const Spec& spec, int64_t layer, int64_t sequence) {
   const auto rows = static_cast<double>(sequence), window = static_cast<double>(spec.window);
+  if (spec.has_state(layer)) return 0;
   if (spec.mask == Mask::full) return rows;
   return spec.has_window(layer) && window < rows ? window - window * window / (2 * rows) : rows / 2;
 }
 
 double train_flops_per_token(const Spec& spec, int64_t sequence) {
   const auto width = static_cast<double>(spec.width);
-  double matmul = static_cast<double>(spec.layers) * block_products(spec);
+  double matmul = 0;
+  for (int64_t layer = 0; layer < spec.layers; ++layer)
+    matmul += block_products(spec, layer) + state_products(spec, layer);
   if (spec.has_decoder()) matmul += static_cast<double>(spec.vocabulary * spec.token_width());
   if (spec.projected()) matmul += 2 * width * static_cast<double>(spec.token_width());
   if (spec.head == HeadKind::masked_language_model) matmul += width * width;

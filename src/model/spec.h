@@ -80,7 +80,8 @@ struct Spec {
   float attention_scale = 0;  ///< of scores; 0: head_dim^-1/2
   float attention_cap = 0;    ///< scores are cap tanh(score / cap); 0: none
   int64_t window = 0;         ///< keys that a query of a windowed layer sees, its own included
-  /// A letter per layer: F sees all keys before, W a window of them; lower case: without rotary positions. Empty: F.
+  /// A letter per layer: F sees all keys before, W a window of them; lower case: without rotary positions; D: heads
+  /// with a state instead of keys and values (gated DeltaNet). Empty: F.
   std::string attention_layers;
   float window_rotary_base = 0;  ///< rotary base of windowed layers, unscaled; 0: they turn as the others
   RotaryScaling rotary;
@@ -88,6 +89,11 @@ struct Spec {
   float residual_scale = 1;   ///< multiplies a branch before it is added
   float logits_scale = 1;     ///< multiplies the logits
   float logits_cap = 0;       ///< logits are cap tanh(logit / cap), after the scale; 0: none
+
+  bool attention_gate = false;  ///< attention's outputs times the sigmoid of a gate, whose row follows its query's
+  int64_t delta_key_heads = 0, delta_value_heads = 0;  ///< of layers D; the first divide the second; 0: no such layer
+  int64_t delta_key_size = 0, delta_value_size = 0;    ///< values of a query or key; of a value
+  int64_t delta_taps = 0;                              ///< rows that their short convolution sees
 
   std::string adapters;       ///< low-rank adapters of its linears (model/adapters.h); empty: none
   float adapter_dropout = 0;  ///< of their inputs
@@ -108,10 +114,20 @@ struct Spec {
   float score_scale() const;                            ///< of attention: attention_scale, or head_dim^-1/2
   int64_t group() const { return heads / kv_heads(); }  ///< query heads per key head
   int64_t attention_width() const { return heads * head_dim(); }
-  int64_t qkv_width() const { return kv_heads() * (group() + 2) * head_dim(); }
+  /// Query heads and gates per key head.
+  int64_t query_vectors() const { return attention_gate ? 2 * group() : group(); }
+  int64_t qkv_width() const { return kv_heads() * (query_vectors() + 2) * head_dim(); }
+  int64_t delta_group() const { return delta_key_heads > 0 ? delta_value_heads / delta_key_heads : 0; }
+  int64_t delta_value_width() const { return delta_value_heads * delta_value_size; }
+  /// Channels of the convolution: queries, keys and values.
+  int64_t delta_mixed_width() const { return 2 * delta_key_heads * delta_key_size + delta_value_width(); }
+  /// Outputs of a D layer's first linear: those, gates, betas and decays.
+  int64_t delta_width() const { return delta_mixed_width() + delta_value_width() + 2 * delta_value_heads; }
   int64_t mlp_in_width() const { return gated ? 2 * inner_width : inner_width; }
   bool is_plain() const;  ///< has none of the choices of decoders since Llama, from key_heads on
   bool has_window(int64_t layer) const;
+  bool has_state(int64_t layer) const;  ///< a layer D
+  bool has_states() const { return delta_key_heads > 0; }
   bool turns(int64_t layer) const;  ///< its queries and keys turn by their positions
   /// The norms before branches, pre-norm's, and those behind them.
   bool norms_inputs() const { return norm_place == NormPlace::pre || norm_place == NormPlace::both; }
@@ -178,19 +194,30 @@ struct Spec {
     f("residual_scale", spec.residual_scale);
     f("logits_scale", spec.logits_scale);
     f("logits_cap", spec.logits_cap);
+    // Only a model with gated attention or layers with a state has these in its manifest.
+    f("attention_gate", spec.attention_gate);
+    f("delta_key_heads", spec.delta_key_heads);
+    f("delta_value_heads", spec.delta_value_heads);
+    f("delta_key_size", spec.delta_key_size);
+    f("delta_value_size", spec.delta_value_size);
+    f("delta_taps", spec.delta_taps);
     // Only a model with adapters has the rest in its manifest.
     f("adapters", spec.adapters);
     f("adapter_dropout", spec.adapter_dropout);
   }
 };
 
-/// Parameters of a block's matrices.
-double block_products(const Spec& spec);
+/// Parameters of a block's matrices, of the convolution of a layer with a state, too.
+double block_products(const Spec& spec, int64_t layer);
+/// Multiplications of a token with the states of a layer's heads: its key reads and writes each, its query reads it. 0
+/// of attention.
+double state_products(const Spec& spec, int64_t layer);
 /// Keys that a query of the layer sees on average in a sequence of that many rows: half of them (full mask: all), fewer
-/// in a window.
+/// in a window, none where it has a state.
 double visible_keys(const Spec& spec, int64_t layer, int64_t sequence);
 /// 6 x matmul parameters (head at logical vocabulary, embeddings not counted) + 12 x width of the attention x visible
-/// keys of every layer: model FLOPs of one trained token, forward and backward. 798 MFLOP for GPT-2 124M at T = 1024.
+/// keys of every layer + 6 x products with states: model FLOPs of one trained token, forward and backward. 798 MFLOP
+/// for GPT-2 124M at T = 1024.
 double train_flops_per_token(const Spec& spec, int64_t sequence);
 
 }  // namespace trireme

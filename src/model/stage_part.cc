@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "base/error.h"
 #include "model/adapters.h"
 #include "model/linear_adapter.h"
 #include "model/rotary.h"
@@ -32,7 +33,8 @@ size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const 
                      int threads) {
   const int64_t widest_block =
       std::max({layout.share(spec.mlp_in_width()), layout.share(spec.qkv_width()), layout.share(spec.attention_width()),
-                spec.width, spec.token_width(), spec.classes});
+                layout.share(spec.delta_width()), layout.share(spec.delta_value_width()), spec.width,
+                spec.token_width(), spec.classes});
   const AdapterSizes adapters = adapter_sizes(spec, layout.tensor_size);
   const size_t of_adapters = adapter_scratch_bytes(spec, layout.tensor_size, dtype, shape.rows, shape.training);
   CallSizes sizes;
@@ -51,6 +53,8 @@ size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const 
                      .offsets = {},
                      .soft_cap = spec.attention_cap,
                      .equal_length = equal_rows(spec, shape)};
+  sizes.delta = delta_shape(spec, layout);
+  sizes.taps = spec.delta_taps;
   sizes.threads = threads;
   const size_t blocks = ops.scratch_bytes(sizes) + of_adapters;
   if (!layout.part.head || !spec.has_decoder()) return blocks;
@@ -61,6 +65,7 @@ size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const 
   sizes.rank = 0;
   sizes.added_count = 0;
   sizes.attention = {};
+  sizes.delta = {};
   return std::max(blocks, ops.scratch_bytes(sizes));
 }
 
@@ -102,13 +107,20 @@ TensorGroup::Sizes tensor_sizes(const Spec& spec, DType dtype, const ModelShape&
   return {.dtype = dtype,
           .elements = shape.rows * std::max({spec.width, spec.token_width(), adapters.rank}),
           .rows = spec.has_decoder() ? head_rows_for(spec, dtype, shape.rows, ops.head_block()) : 0,
-          .statistics = std::max(of_query_keys, adapters.magnitudes ? adapters.outputs : 0),
+          .statistics = std::max({of_query_keys, spec.delta_value_size, adapters.magnitudes ? adapters.outputs : 0}),
           .sequence_rows = shape.sequence_parallel ? shape.rows : 0,
           .width = std::max(spec.width, spec.token_width())};
 }
 
+void require_operators(const Spec& spec, const Ops& ops) {
+  require(ops.has_delta_rule() || (!spec.has_states() && !spec.attention_gate), ErrorKind::config,
+          "this model has {}, which the {} backend does not compute yet; set --run.device cpu",
+          spec.has_states() ? "layers with a state (gated DeltaNet)" : "gated attention", ops.name());
+}
+
 StageBytes stage_bytes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops, int threads,
                        const Layout& layout) {
+  require_operators(spec, ops);
   const Layout own = layout.of(spec);
   const int ranks = own.tensor_size;
   return {
@@ -126,6 +138,7 @@ StageWorkspace::StageWorkspace(const Spec& spec, const Layout& layout, DType dty
       scratch_(scratch_bytes(spec, layout.of(spec), dtype, shape, ops, threads), ops.device()),
       context_{threads, &scratch_, &ops.device().stream()},
       memory_(spec, layout.of(spec), dtype, shape, ops.head_block(), arena_) {
+  require_operators(spec, ops);
   assert(layout.tensor_size == (tensor ? tensor->size() : 1));
   assert(shape.sequence_parallel == (tensor && tensor->sequence_parallel()));
   if (memory_.window_rotary.empty()) return;
@@ -261,8 +274,9 @@ void StagePart::decode(int64_t slot, const Batch& batch, const KeyValueCache& ca
   Slot& own = slots_[static_cast<size_t>(slot)];
   check_batch(spec_, batch, false);
   for (size_t i = 0; i < cache.layers.size(); ++i) {
+    if (cache.layers[i].keys_values.empty()) continue;  // a state of any length
     const int64_t window = spec_.has_window(cache.first_layer + static_cast<int64_t>(i)) ? spec_.window : 0;
-    check_cache(batch.offsets, cache.past, cache.layers[i].shape()[2], window);
+    check_cache(batch.offsets, cache.past, cache.layers[i].keys_values.shape()[2], window);
   }
   own.longest = longest_in(spec_, batch);
   own.batch = own.place.put(batch);

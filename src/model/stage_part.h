@@ -17,6 +17,9 @@ namespace trireme {
 /// The largest sums over tensor ranks of a stage.
 TensorGroup::Sizes tensor_sizes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops);
 
+/// Throws Error::config naming the kind of layers that the backend cannot compute.
+void require_operators(const Spec& spec, const Ops& ops);
+
 /// Bytes of a stage's memory.
 struct StageBytes {
   size_t activations = 0;  ///< workspace and slots

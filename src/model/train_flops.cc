@@ -32,8 +32,9 @@ double train_flops_per_token(const ParameterTable& whole, int64_t sequence) {
     if (parameter.group > last) flops -= product;
   }
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
-    if (whole.block_group(layer) > last)
-      flops -= 8 * static_cast<double>(spec.attention_width()) * visible_keys(spec, layer, sequence);
+    if (whole.block_group(layer) <= last) continue;
+    flops -= 4 * state_products(spec, layer);
+    flops -= 8 * static_cast<double>(spec.attention_width()) * visible_keys(spec, layer, sequence);
   }
   return flops;
 }

@@ -99,6 +99,25 @@ struct RowNorm {
   float epsilon = 1e-5f;
 };
 
+/// Heads with a state instead of keys and values (gated DeltaNet). A query and a key serve a group of value heads, each
+/// of which has a state [key_size, value_size]. `projected` has of each group its query, its key and its values (the
+/// `mixed` ones), then of each of its value heads the output gate [value_size], then the beta and then the decay of
+/// each.
+struct DeltaShape {
+  int key_heads = 0;  ///< groups
+  int group = 1;      ///< value heads of each
+  int key_size = 0, value_size = 0;
+  ConstView offsets;  ///< [sequences + 1] i32, rows of each sequence, at whose first one the state is 0
+  int heads() const { return key_heads * group; }  ///< value heads
+  int64_t mixed_width() const { return 2 * key_size + int64_t{group} * value_size; }
+  int64_t width() const { return mixed_width() + int64_t{group} * (value_size + 2); }
+};
+/// Rows of a sequence between two kept states.
+constexpr int64_t kDeltaChunk = 64;
+/// That many for so many rows, at most and at least 1.
+constexpr int64_t delta_states(int64_t rows) { return rows < kDeltaChunk ? 1 : rows / kDeltaChunk; }
+constexpr int64_t kMostTaps = 8;  ///< of a short convolution
+
 struct AdamW {
   float learning_rate = 0, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weight_decay = 0;
   float correction1 = 1;     ///< 1 - beta1^t
@@ -130,6 +149,8 @@ struct CallSizes {
   int64_t rank = 0;            ///< most columns of `inner` of linear_low_rank() and its backward
   int64_t added_count = 0;     ///< elements of the largest gradient that is written with Write::add
   AttentionShape attention{};  ///< offsets are not read
+  DeltaShape delta{};          ///< no key heads: none are called; offsets are not read
+  int64_t taps = 0;            ///< of short_convolution()
   int threads = 1;
 };
 
@@ -280,6 +301,52 @@ class Ops {
   /// passed. Position p is at p mod capacity, which is at least the window, or without one holds all positions.
   void attention_cached(Context&, ConstView qkv, const AttentionShape&, ConstView past, View cache, View out);
 
+  // ---- gates of attention, heads with a state ----
+  /// Whether the backend has the operators of this section: a model that needs them does not start without.
+  virtual bool has_delta_rule() const { return false; }
+  /// qkv, gates = the vectors of x, apart.  x: [rows, kv_heads, 2 group + 2, head_dim] A, of each group its query
+  /// heads, each before its gate, then k, then v; qkv: as in attention(); gates: [rows, heads, head_dim] A.
+  void split_gates(Context&, ConstView x, View qkv, View gates);
+  /// The inverse.
+  void join_gates(Context&, ConstView qkv, ConstView gates, View x);
+  /// y = x sigmoid(gates).  All of one shape, A. y may be x.
+  void sigmoid_gate(Context&, ConstView x, ConstView gates, View y);
+  /// dx = dy sigmoid(gates); dgates = dy x sigmoid'(gates).  dx may be dy.
+  void sigmoid_gate_backward(Context&, ConstView dy, ConstView x, ConstView gates, View dx, View dgates);
+  /// y_t = f(sum_k w_k x_{t - taps + 1 + k}), each channel by itself, rows before a sequence being 0; f: silu or the
+  /// value itself.  x: [rows, groups, more] A, of which the first channels of each group are read, as many as y has; w:
+  /// [groups x channels, 1, taps] A; y: [rows, groups, channels] A.
+  void short_convolution(Context&, ConstView x, ConstView w, ConstView offsets, bool silu, View y);
+  /// dx, in the channels that are read of x (others stay); dw =/+= the gradient of w.  dx: as x; dw: as w, S, or empty.
+  void short_convolution_backward(Context&, ConstView dy, ConstView x, ConstView w, ConstView offsets, bool silu,
+                                  View dx, View dw, Write);
+  /// Generation: the rows of each sequence follow the ones in `window`, which becomes the last ones.  past: [sequences]
+  /// i32, rows already passed; window: [sequences, taps - 1, groups x channels] A, not read where past is 0.
+  void short_convolution_cached(Context&, ConstView x, ConstView w, ConstView offsets, bool silu, ConstView past,
+                                View window, View y);
+  /// Per value head, S being its state, with q = l2(q) key_size^-1/2, k = l2(k), l2(x) = x / sqrt(|x|^2 + 1e-6), beta =
+  /// sigmoid(beta) and g = -e^decay_log softplus(decay + decay_bias):  S = e^g S; S += k (beta (v - S^T k))^T; out =
+  /// S^T q.  mixed: [rows, key_heads, mixed_width()] A; projected: [rows, key_heads, width()] A, of which the betas and
+  /// decays are read; decay_log, decay_bias: [heads] A; out: [rows, heads, value_size] A; states:
+  /// [delta_states(rows), heads, key_size, value_size] S, for backward, or empty: those before the second, third, ...
+  /// chunk of kDeltaChunk rows of each sequence in turn. Source: Yang, Kautz and Hatamizadeh 2025.
+  void delta_rule(Context&, ConstView mixed, ConstView projected, ConstView decay_log, ConstView decay_bias,
+                  const DeltaShape&, View out, View states);
+  /// dmixed; the betas and decays of dprojected (the rest stays); ddecay_log, ddecay_bias =/+= ([heads] S, or empty).
+  void delta_rule_backward(Context&, ConstView dout, ConstView mixed, ConstView projected, ConstView decay_log,
+                           ConstView decay_bias, const DeltaShape&, ConstView states, View dmixed, View dprojected,
+                           View ddecay_log, View ddecay_bias, Write);
+  /// Generation: the same from `state`, which becomes that after the last row.  past: [sequences] i32; state:
+  /// [sequences, heads, key_size, value_size] S, not read where past is 0.
+  void delta_rule_cached(Context&, ConstView mixed, ConstView projected, ConstView decay_log, ConstView decay_bias,
+                         const DeltaShape&, ConstView past, View state, View out);
+  /// y = w x / sqrt(mean(x^2) + eps) silu(gate) per head.  x, y: [rows, heads, size] A; gates: [rows, groups, more] A,
+  /// where the gates of a group's heads follow each other from `column` on; w: [size] A, of every head.
+  void gated_norm(Context&, ConstView x, ConstView gates, int64_t column, ConstView w, float eps, View y);
+  /// dx, which may be dy; dgates in their columns (others stay); dw =/+= ([size] S, or empty).
+  void gated_norm_backward(Context&, ConstView dy, ConstView x, ConstView gates, int64_t column, ConstView w, float eps,
+                           View dx, View dgates, View dw, Write);
+
   // ---- loss ----
   /// Per row over the first `classes` columns: max = max_j z_j; sum = sum_j exp(z_j - max); target = z[target -
   /// first_class], 0 if not in this slice. logits: [rows, columns] A or S, columns >= classes (padding columns never
@@ -385,6 +452,27 @@ class Ops {
   virtual void do_dropout_add_norm(Context&, ConstView x, ConstView residual, const Dropout&, float factor, View sum,
                                    const RowNorm&, View y, View mean, View rstd);
   virtual void do_activation_bias_backward(Context&, ConstView dy, ConstView x, Activation, View dx, View db, Write);
+
+  // Of backends with has_delta_rule(); these refuse.
+  virtual void do_split_gates(Context&, ConstView x, View qkv, View gates);
+  virtual void do_join_gates(Context&, ConstView qkv, ConstView gates, View x);
+  virtual void do_sigmoid_gate(Context&, ConstView x, ConstView gates, View y);
+  virtual void do_sigmoid_gate_backward(Context&, ConstView dy, ConstView x, ConstView gates, View dx, View dgates);
+  virtual void do_short_convolution(Context&, ConstView x, ConstView w, ConstView offsets, bool silu, View y);
+  virtual void do_short_convolution_backward(Context&, ConstView dy, ConstView x, ConstView w, ConstView offsets,
+                                             bool silu, View dx, View dw, Write);
+  virtual void do_short_convolution_cached(Context&, ConstView x, ConstView w, ConstView offsets, bool silu,
+                                           ConstView past, View window, View y);
+  virtual void do_delta_rule(Context&, ConstView mixed, ConstView projected, ConstView decay_log, ConstView decay_bias,
+                             const DeltaShape&, View out, View states);
+  virtual void do_delta_rule_backward(Context&, ConstView dout, ConstView mixed, ConstView projected,
+                                      ConstView decay_log, ConstView decay_bias, const DeltaShape&, ConstView states,
+                                      View dmixed, View dprojected, View ddecay_log, View ddecay_bias, Write);
+  virtual void do_delta_rule_cached(Context&, ConstView mixed, ConstView projected, ConstView decay_log,
+                                    ConstView decay_bias, const DeltaShape&, ConstView past, View state, View out);
+  virtual void do_gated_norm(Context&, ConstView x, ConstView gates, int64_t column, ConstView w, float eps, View y);
+  virtual void do_gated_norm_backward(Context&, ConstView dy, ConstView x, ConstView gates, int64_t column, ConstView w,
+                                      float eps, View dx, View dgates, View dw, Write);
 
  private:
   /// Whether A may be this type: f32 and bf16 (cpu), f16, too (cuda), f64 (reference).

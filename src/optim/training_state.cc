@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -196,17 +197,25 @@ int64_t stored_count(const Parameter& parameter) { return parameter.stored_shape
 /// Uniform in [-1, 1): a pure function of both.
 double uniform_at(uint64_t key, uint64_t index) { return 2 * RandomStream(key, index).uniform() - 1; }
 
+/// The logarithm of a value in (0, 16): a pure function of both.
+double log_uniform_at(uint64_t key, uint64_t index) {
+  constexpr double kLeast = 1e-4;  // uniform() may be 0
+  return std::log(std::max(kLeast, 16 * RandomStream(key, index).uniform()));
+}
+
 /// Random values of the parameter's stored elements [first, first + n).
 void draw(const Parameter& parameter, uint64_t key, int64_t first, int64_t n, float* out) {
   const Box box = parameter.stored(), all = whole_box(parameter.global_shape);
   const int last = box.dims() - 1;
-  const auto value_at = parameter.init == Init::uniform ? uniform_at : normal_at;
+  const bool logs = parameter.init == Init::log_uniform;
+  const auto value_at = logs ? log_uniform_at : parameter.init == Init::uniform ? uniform_at : normal_at;
+  const double factor = logs ? 1 : static_cast<double>(parameter.init_std);
   for (int64_t done = 0; done < n;) {
     const Shape index = index_at(box, first + done);
     const auto element = static_cast<uint64_t>(offset_of(all, index));
     const int64_t length = std::min(n - done, box.end(last) - index[last]);
     for (int64_t i = 0; i < length; ++i)
-      out[done + i] = static_cast<float>(parameter.init_std * value_at(key, element + static_cast<uint64_t>(i)));
+      out[done + i] = static_cast<float>(factor * value_at(key, element + static_cast<uint64_t>(i)));
     done += length;
   }
 }
@@ -235,7 +244,7 @@ void fill(TrainingState& state, const Parameter& parameter, uint64_t seed) {
   const int64_t n = stored_count(parameter);
   const auto make = [&](int64_t begin, int64_t length, float* out) {
     std::fill_n(out, length, parameter.init == Init::ones ? 1.0f : 0.0f);
-    if (parameter.init == Init::normal || parameter.init == Init::uniform) draw(parameter, key, begin, length, out);
+    if (parameter.init != Init::ones && parameter.init != Init::zeros) draw(parameter, key, begin, length, out);
   };
   if (!state.weights().device()) {
 #pragma omp parallel for schedule(static) if (n > kWorthATeam)

@@ -33,6 +33,12 @@ TEST(Presets, HaveThePublishedParameterCounts) {
   EXPECT_EQ(parameters("smollm2-360m"), 361'821'120);
   EXPECT_EQ(parameters("qwen3-0.6b"), 596'049'920);
   EXPECT_EQ(parameters("llama-3.2-1b"), 1'235'814'400);
+  // Those of transformers' text classes.
+  EXPECT_EQ(parameters("qwen3.5-0.8b"), 752'393'024);
+  EXPECT_EQ(parameters("qwen3.5-2b"), 1'881'825'088);
+  EXPECT_EQ(parameters("qwen3.5-4b"), 4'205'751'296);
+  EXPECT_EQ(parameters("qwen3.5-9b"), 8'953'803'264);
+  EXPECT_EQ(parameters("qwen3.5-27b"), 26'895'998'464);
 }
 
 TEST(Presets, DecodersHaveGroupsGatesAndRmsNorms) {

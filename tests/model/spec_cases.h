@@ -25,6 +25,13 @@ inline void make_llama(Spec& s) {
   s.biases = {.qkv = false, .attention_out = false, .mlp_in = false, .mlp_out = false, .norm = false};
 }
 
+/// Layers with a state beside gated attention; attention_layers is the caller's.
+inline void make_states(Spec& s) {
+  make_llama(s);
+  s.norm_offset = 1, s.query_keys = QueryKeys::head, s.attention_gate = true;
+  s.delta_key_heads = 2, s.delta_value_heads = 4, s.delta_key_size = 4, s.delta_value_size = 6, s.delta_taps = 3;
+}
+
 struct SpecCase {
   const char* name;
   void (*change)(Spec&);
@@ -132,6 +139,30 @@ inline const SpecCase kSpecCases[] = {
        make_post_norm(s);
        s.adapters = "attention.qkv.key in 0-1: rank 2, scale 2; mlp.in in 1: rank 3, scale 1";
        s.adapter_dropout = 0.3f;
+     }},
+    {"heads_with_a_state_and_gated_attention",
+     [](Spec& s) {
+       make_states(s);
+       s.attention_layers = "DF", s.residual_dropout = 0.25f;
+     }},
+    {"heads_with_a_state_in_every_layer",
+     [](Spec& s) {
+       make_states(s);
+       s.attention_layers = "DD", s.delta_taps = 2, s.tied_head = false;
+     }},
+    {"heads_with_a_state_beside_parallel_branches",
+     [](Spec& s) {
+       make_states(s);
+       s.attention_layers = "FD", s.residual = Residual::parallel, s.biases.qkv = true;
+     }},
+    {"adapters_of_heads_with_a_state",
+     [](Spec& s) {
+       make_states(s);
+       s.attention_layers = "DF";
+       s.adapters =
+           "delta.in.mixed in 0: rank 3, scale 0.5; delta.in.output-gate in 0: rank 2, scale 2; delta.in.beta in 0: "
+           "rank 1, scale 1; delta.in.decay in 0: rank 2, scale 1; delta.out in 0: rank 2, scale 2; "
+           "attention.qkv.query in 1: rank 3, scale 0.5";
      }},
     {"layer_norms_of_branches",
      [](Spec& s) { s.norm_place = NormPlace::branch, s.embedding_norm = true, s.embedding_scale = 2; }},

@@ -1,4 +1,5 @@
 #include "model/spec.h"
+#include "model/train_flops.h"
 
 #include <gtest/gtest.h>
 
@@ -36,7 +37,7 @@ TEST(Spec, ValuesWithoutAMeaningAreErrors) {
   check([](Spec& s) { s.attention_layers = "F"; },
         "model: attention layers are \"F\", expected 2 letters, one per layer");
   check([](Spec& s) { s.attention_layers = "FX"; },
-        "model: attention layers are \"FX\", expected letters F, W, f and w");
+        "model: attention layers are \"FX\", expected letters F, W, f, w and D");
   check([](Spec& s) { s.attention_layers = "FW"; },
         "model: a window of 0 keys, and at least one layer with a window; both or neither are needed");
   check([](Spec& s) { s.window = 3; },
@@ -83,6 +84,43 @@ TEST(Spec, FlopsCountGroupsGatesAndWindows) {
   // The first 10 queries of a window see 5 keys on average, the others 10: 9.5.
   EXPECT_EQ(train_flops_per_token(spec, 100), 6 * products + 12 * 24 * (50 + 9.5));
   EXPECT_EQ(train_flops_per_token(spec, 8), 6 * products + 12 * 24 * (4 + 4));
+}
+
+TEST(Spec, FlopsCountStatesGatesAndConvolutions) {
+  Spec spec = llama();
+  spec.layers = 2, spec.heads = 4, spec.key_heads = 2, spec.head_size = 6, spec.width = 8, spec.inner_width = 20;
+  spec.attention_gate = true, spec.attention_layers = "DF";
+  spec.delta_key_heads = 2, spec.delta_value_heads = 4, spec.delta_key_size = 3, spec.delta_value_size = 5;
+  spec.delta_taps = 4;
+  spec.validate();
+  // Attention: (2 x 4 + 2 x 2) x 6 x 8 and 4 x 6 x 8. State: queries, keys, values 12 + 20, gates 20, 8 more, times 8;
+  // 20 x 8; 4 taps of 32 channels; 3 products with 4 states of 3 x 5. MLP: 3 x 8 x 20; head: 11 x 8.
+  const double products = (576 + 192) + (60 * 8 + 160 + 128) + 2 * 480 + 88, states = 3 * 4 * 15;
+  EXPECT_EQ(train_flops_per_token(spec, 100), 6 * (products + states) + 12 * 24 * 50);
+  EXPECT_EQ(train_flops_per_token(ParameterTable(spec), 100), 6 * (products + states) + 12 * 24 * 50);
+  // Only the last block is trained: of the first one forward is left, a third.
+  const double frozen = 60 * 8 + 160 + 128 + 480, last = 576 + 192 + 480;
+  EXPECT_EQ(train_flops_per_token(ParameterTable(spec, InitScheme::gpt2, {}, {"block.1", ""}), 100),
+            2 * (frozen + states) + 6 * last + 12 * 24 * 50 + 4 * 88);
+}
+
+TEST(Spec, RefusesLayersWithAStateThatDoNotFit) {
+  Spec spec = llama();
+  spec.attention_layers = "DF";
+  EXPECT_ERROR(spec.validate(), ErrorKind::config,
+               "model: at least one layer with a state (D), but delta key heads, value heads, key size, value size and "
+               "taps are 0, 0, 0, 0, 0; all are 0 without such a layer and above 0 with one");
+  spec.delta_key_heads = 2, spec.delta_value_heads = 3, spec.delta_key_size = spec.delta_value_size = 4;
+  spec.delta_taps = 9;
+  EXPECT_ERROR(spec.validate(), ErrorKind::config, "model: taps of layers with a state is 9, expected 0 to 8");
+  spec.delta_taps = 4;
+  EXPECT_ERROR(spec.validate(), ErrorKind::config,
+               "model: 2 key heads of layers with a state do not divide their 3 value heads; 1, 3 do");
+  spec.delta_value_heads = 4;
+  spec.validate();
+  spec.adapters = "attention.out in 0: rank 2, scale 1";
+  EXPECT_ERROR(spec.validate(), ErrorKind::config,
+               "model: block 0 has no linear attention.out, because it has a state");
 }
 
 TEST(Spec, TensorRanksAreAtMostTheHeadsOfKeys) {

@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "model/presets.h"
+#include "ops/backend.h"
 #include "ops/profile.h"
 #include "tests/model/model_fixture.h"
 #include "tests/model/spec_cases.h"
+#include "tests/support/expect_error.h"
 
 namespace trireme {
 namespace {
@@ -316,7 +318,7 @@ TEST_P(EveryChoice, DecodingTokenByTokenGivesTheLogitsOfTheWhole) {
   std::vector<double> whole(static_cast<size_t>(6 * columns)), one(static_cast<size_t>(columns));
   stage.logits(data.batch, View(std::span(whole), {6, columns}));
   Arena memory(size_t{1} << 20);
-  const std::vector<View> cache = take_cache(spec, model.views.table->layout(), DType::f64, memory);
+  const std::vector<LayerCache> cache = take_cache(spec, model.views.table->layout(), DType::f64, memory);
   for (int32_t t = 0; t < 6; ++t) {
     std::vector<int32_t> past = {t}, offsets = {0, 1};
     Batch batch;
@@ -328,6 +330,20 @@ TEST_P(EveryChoice, DecodingTokenByTokenGivesTheLogitsOfTheWhole) {
     for (int64_t i = 0; i < spec.vocabulary; ++i)
       ASSERT_NEAR(one[static_cast<size_t>(i)], whole[static_cast<size_t>(t * columns + i)], 1e-12) << t;
   }
+}
+
+TEST(Stage, RefusesLayersThatTheBackendDoesNotCompute) {
+  const auto gpu = make_planned_gpu_ops();
+  Spec spec = small_spec();
+  make_states(spec);
+  spec.attention_layers = "DF";
+  EXPECT_ERROR(stage_bytes(spec, DType::bf16, {.rows = 8}, *gpu, 1), ErrorKind::config,
+               "this model has layers with a state (gated DeltaNet), which the cuda backend does not compute yet; set "
+               "--run.device cpu");
+  Spec gated = small_spec();
+  gated.attention_gate = true;
+  EXPECT_ERROR(stage_bytes(gated, DType::bf16, {.rows = 8}, *gpu, 1), ErrorKind::config,
+               "this model has gated attention, which the cuda backend does not compute yet");
 }
 
 TEST(HeadRows, AreTheBlockOfTheOperators) {

@@ -101,7 +101,7 @@ TEST(TrainedFlops, FrozenMatricesSaveTheirGradientAndWhatIsBelowAllOfBackward) {
   const auto flops = [&](const char* only) {
     return train_flops_per_token(ParameterTable(spec, InitScheme::gpt2, {}, {only, ""}), 8);
   };
-  const double all = train_flops_per_token(spec, 8), block = block_products(spec), head = 11 * 8;
+  const double all = train_flops_per_token(spec, 8), block = block_products(spec, 0), head = 11 * 8;
   EXPECT_EQ(flops(""), all);
   EXPECT_EQ(flops("*.weight"), all);
   EXPECT_EQ(flops("*.bias,embedding.position"), all - 2 * (2 * block + head));

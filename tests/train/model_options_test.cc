@@ -137,7 +137,7 @@ TEST(ModelOptions, ImpossibleDecodersAreRefusedByKeyAndValue) {
        "model.key-heads (flag --model.key-heads) is 4 and does not divide model.heads (flag --model.heads), which is "
        "6; "
        "numbers that do: 1, 2, 3, 6"},
-      {decoder({"model.attention-layers=WFX"}), "is \"WFX\", expected letters F, W, f and w"},
+      {decoder({"model.attention-layers=WFX"}), "is \"WFX\", expected letters F, W, f, w and D"},
       {decoder({"model.attention-layers=WF"}), "has layers with a window, but model.window (default) is 0"},
       {decoder({"model.window=8", "model.attention-layers=Ff"}), "has no layer with a window (W or w)"},
       {decoder({"model.window-rotary-base=1000"}),

@@ -12,7 +12,7 @@ namespace {
 
 constexpr SizeFields kSizes = {"vocab_size",  "max_position_embeddings", "num_hidden_layers", "num_attention_heads",
                                "hidden_size", "intermediate_size"};
-constexpr const char *kFull = "full_attention", *kWindow = "sliding_attention";
+constexpr const char *kFull = "full_attention", *kWindow = "sliding_attention", *kState = "linear_attention";
 
 bool has(const Json& config, const char* key) {
   const auto found = config.find(key);
@@ -113,6 +113,45 @@ void read_layers(const Json& config, const DecoderValues& values, Spec& spec, st
   for (size_t i = 0; i < turning.size(); ++i)
     spec.attention_layers += windows[i] ? (turning[i] ? 'W' : 'w') : (turning[i] ? 'F' : 'f');
   if (spec.attention_layers.find_first_not_of('F') == std::string::npos) spec.attention_layers.clear();
+}
+
+struct StateSize {
+  const char* key;
+  int64_t Spec::*field;
+  int64_t otherwise;
+};
+constexpr StateSize kStateSizes[] = {{"linear_num_key_heads", &Spec::delta_key_heads, 16},
+                                     {"linear_num_value_heads", &Spec::delta_value_heads, 32},
+                                     {"linear_key_head_dim", &Spec::delta_key_size, 128},
+                                     {"linear_value_head_dim", &Spec::delta_value_size, 128},
+                                     {"linear_conv_kernel_dim", &Spec::delta_taps, 4}};
+
+/// Which layers have a state, and its sizes.
+void read_states(const Json& config, Spec& spec, std::string_view where) {
+  spec.attention_layers.clear();
+  if (has(config, "layer_types")) {
+    for (const Json& type : json_array(config, "layer_types", where)) {
+      require(type == kFull || type == kState, ErrorKind::data, "{}: \"layer_types\" has {}; known: \"{}\" and \"{}\"",
+              where, dump_valid_json(type).substr(0, 80), kFull, kState);
+      spec.attention_layers += type == kState ? 'D' : 'F';
+    }
+    require(std::ssize(spec.attention_layers) == spec.layers, ErrorKind::data,
+            "{}: \"layer_types\" has {} entries, expected {}, one per layer", where, spec.attention_layers.size(),
+            spec.layers);
+  } else {
+    const int64_t interval = size_or(config, "full_attention_interval", 4, where);
+    for (int64_t i = 0; i < spec.layers; ++i) spec.attention_layers += (i + 1) % interval == 0 ? 'F' : 'D';
+  }
+  if (spec.attention_layers.find('D') == std::string::npos) return spec.attention_layers.clear();
+  for (const StateSize& size : kStateSizes) spec.*size.field = size_or(config, size.key, size.otherwise, where);
+}
+
+void write_states(const Spec& spec, Json& config) {
+  Json types = Json::array();
+  for (int64_t i = 0; i < spec.layers; ++i) types.push_back(spec.has_state(i) ? kState : kFull);
+  config["layer_types"] = types;
+  if (!spec.has_states()) return;
+  for (const StateSize& size : kStateSizes) config[size.key] = spec.*size.field;
 }
 
 /// A cap that may be null: none.
@@ -228,6 +267,8 @@ Spec read_decoder_config(const Json& config, const DecoderValues& values, std::s
   read_heads(config, values, spec, where);
   read_biases(config, values, spec, where);
   read_layers(config, values, spec, where);
+  spec.attention_gate = values.attention_gate;
+  if (values.states) read_states(config, spec, where);
   read_positions(config, values, spec, where);
   read_scales(config, values, spec, where);
   spec.attention_dropout = rate_or(config, "attention_dropout", 0, where);
@@ -252,6 +293,7 @@ void write_decoder_config(const Spec& spec, const DecoderValues& values, Json& c
   if (values.attention_bias == AttentionBias::key) config["attention_bias"] = spec.biases.attention_out;
   if (values.mlp_bias) config["mlp_bias"] = spec.biases.mlp_in;
   write_layers(spec, values, config);
+  if (values.states) write_states(spec, config);
   write_positions(spec, values, config);
   write_scales(spec, values, config);
 }

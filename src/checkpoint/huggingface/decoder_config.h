@@ -52,6 +52,9 @@ struct DecoderValues {
   bool longrope = false;                     ///< "su" and "yarn" mean it too; the original context is a separate key
   int64_t padding = -1;                      ///< pad_token_id where it is absent; -1: none
   bool partial = false;                      ///< "partial_rotary_factor": the share of each head that turns
+  double rotary_share = 1;                   ///< where it is absent
+  bool attention_gate = false;
+  bool states = false;  ///< layers with a state: "layer_types" or "full_attention_interval", "linear_..."
 };
 
 /// Throws Error::data naming key, value and file.

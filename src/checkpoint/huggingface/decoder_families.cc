@@ -1,6 +1,7 @@
-// Llama, Mistral, Qwen 2 and 3, Gemma 1 to 3, Phi-3, SmolLM3, OLMo 2 and 3, Granite: decoders with rms norms, gated
+// Llama, Mistral, Qwen 2 to 3.5, Gemma 1 to 3, Phi-3, SmolLM3, OLMo 2 and 3, Granite: decoders with rms norms, gated
 // MLPs and rotary positions. Which fields config.json has and what absent ones mean: transformers 5.24.
 
+#include "base/json_fields.h"
 #include "checkpoint/huggingface/decoder_config.h"
 #include "checkpoint/huggingface/family.h"
 
@@ -49,13 +50,26 @@ constexpr auto kNormsOfBoth = std::to_array<NameRule>({
     {"layers.{}.post_feedforward_layernorm.weight", "block.{}.branch_norm2.weight"},
 });
 
+constexpr auto kStates = std::to_array<NameRule>({
+    {"layers.{}.linear_attn.in_proj_qkv.weight", "block.{}.delta.in.weight", FileLayout::delta_mixed},
+    {"layers.{}.linear_attn.in_proj_z.weight", "block.{}.delta.in.weight", FileLayout::delta_gates},
+    {"layers.{}.linear_attn.in_proj_b.weight", "block.{}.delta.in.weight", FileLayout::delta_betas},
+    {"layers.{}.linear_attn.in_proj_a.weight", "block.{}.delta.in.weight", FileLayout::delta_decays},
+    {"layers.{}.linear_attn.conv1d.weight", "block.{}.delta.convolution.weight", FileLayout::delta_channels},
+    {"layers.{}.linear_attn.A_log", "block.{}.delta.decay_log"},
+    {"layers.{}.linear_attn.dt_bias", "block.{}.delta.decay_bias"},
+    {"layers.{}.linear_attn.norm.weight", "block.{}.delta.norm.weight"},
+    {"layers.{}.linear_attn.out_proj.weight", "block.{}.delta.out.weight"},
+});
+
 constexpr std::array kLlamaNames = joined(joined(kEnds, kApart), kNormsOfInputs);
 constexpr std::array kFusedNames = joined(joined(kEnds, kFused), kNormsOfInputs);
 constexpr std::array kOlmoNames = joined(joined(kEnds, kApart), kNormsOfBranches);
 constexpr std::array kGemmaNames = joined(joined(kEnds, kApart), kNormsOfBoth);
+constexpr std::array kHybridNames = joined(kLlamaNames, kStates);
 constexpr NameRule kCopies[] = {{"lm_head.weight", "embedding.token.weight", FileLayout::same, true}};
 constexpr const char* kIgnored[] = {"layers.{}.self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq"};
-constexpr const char* kPrefixes[] = {"model."};
+constexpr const char* kPrefixes[] = {"model.", "model.language_model."};
 
 constexpr DecoderValues kLlama{.attention_bias = AttentionBias::key, .mlp_bias = true};
 constexpr DecoderValues kMistral{.key_heads = 8, .windows = WindowLayers::all, .window = 4096};
@@ -65,6 +79,15 @@ constexpr DecoderValues kQwen3{.query_keys = QueryKeys::head,
                                .attention_bias = AttentionBias::key,
                                .windows = WindowLayers::last,
                                .window = 4096};
+constexpr DecoderValues kQwen35{.norm_offset = 1,
+                                .query_keys = QueryKeys::head,
+                                .key_heads = 4,
+                                .head_size = 256,
+                                .attention_bias = AttentionBias::key,
+                                .partial = true,
+                                .rotary_share = 0.25,
+                                .attention_gate = true,
+                                .states = true};
 constexpr DecoderValues kGemma{.norm_offset = 1,
                                .activation = "gelu_pytorch_tanh",
                                .old_gelu = true,
@@ -107,6 +130,11 @@ constexpr DecoderValues kGemma3 = [] {
   values.interval_key = true;
   return values;
 }();
+constexpr DecoderValues kQwen3Vl{.theta = 5e5,
+                                 .query_keys = QueryKeys::head,
+                                 .key_heads = 32,
+                                 .head_size = 128,
+                                 .attention_bias = AttentionBias::key};
 constexpr DecoderValues kPhi3{.epsilon = 1e-5,
                               .windows = WindowLayers::all,
                               .branch_dropout = true,
@@ -137,6 +165,19 @@ constexpr DecoderValues kOlmo3 = [] {
 }();
 constexpr DecoderValues kGranite{.attention_bias = AttentionBias::key, .mlp_bias = true, .multipliers = true};
 
+/// Tensors beside those of the text model: of vision, of the prediction of further tokens.
+constexpr const char* kOthers[] = {"mtp.",
+                                   "model.mtp.",
+                                   "model.visual.",
+                                   "visual.",
+                                   "vision_tower.",
+                                   "model.vision_tower.",
+                                   "vision_model.",
+                                   "multi_modal_projector.",
+                                   "model.multi_modal_projector."};
+/// Of the text model in wrappers, now and before transformers 5; lm_head.weight has none, or the last one.
+constexpr const char* kWrapperPrefixes[] = {"model.language_model.", "language_model.model.", "language_model."};
+
 template <const DecoderValues& values>
 Family family(const char* model_type, std::span<const Architecture> architectures, std::span<const NameRule> names) {
   return {.model_type = model_type,
@@ -153,12 +194,68 @@ Family family(const char* model_type, std::span<const Architecture> architecture
           .write_config = [](const Spec& spec, Json& config) { write_decoder_config(spec, values, config); }};
 }
 
+/// A text model that knows of no other part, but whose folders may have some.
+template <const DecoderValues& values>
+Family text_family(const char* model_type, std::span<const Architecture> architectures,
+                   std::span<const NameRule> names) {
+  Family text = family<values>(model_type, architectures, names);
+  text.others = kOthers;
+  return text;
+}
+
+/// A model with other parts than text. What text_config may leave out is what its class has.
+struct WrapperText {
+  const char* model_type;
+  std::span<const std::pair<const char*, int64_t>> sizes = {};
+};
+
+Json text_config(const Json& config, const WrapperText& text, std::string_view where) {
+  Json own = json_member(config, "text_config", where);
+  require(own.is_object(), ErrorKind::data, "{}: \"text_config\" is {}, expected an object", where, own.type_name());
+  const Json type = own.value("model_type", Json(text.model_type));
+  require(type == text.model_type, ErrorKind::data,
+          "{}: \"model_type\" of \"text_config\" is {}, but only \"{}\" is supported in this family", where,
+          dump_valid_json(type).substr(0, 80), text.model_type);
+  for (const auto& [key, value] : text.sizes)
+    if (!own.contains(key)) own[key] = value;
+  return own;
+}
+
+template <const DecoderValues& values, const WrapperText& text>
+Family wrapper_family(const char* model_type, std::span<const Architecture> architectures,
+                      std::span<const NameRule> names) {
+  Family wrapper = text_family<values>(model_type, architectures, names);
+  wrapper.wrapper = true;
+  wrapper.prefixes = kWrapperPrefixes;
+  wrapper.read_config = [](const Json& config, HeadKind, std::string_view where) {
+    Json own = text_config(config, text, where);
+    // The wrapper's word counts for the class that is loaded.
+    if (const auto tied = config.find("tie_word_embeddings"); tied != config.end() && !tied->is_null())
+      own["tie_word_embeddings"] = *tied;
+    else
+      own["tie_word_embeddings"] = values.tied;
+    return read_decoder_config(own, values, where);
+  };
+  return wrapper;
+}
+
 constexpr Architecture architecture(const char* name) { return {name, HeadKind::language_model}; }
 
 constexpr Architecture kLlamaClass[] = {architecture("LlamaForCausalLM")};
 constexpr Architecture kMistralClass[] = {architecture("MistralForCausalLM")};
 constexpr Architecture kQwen2Class[] = {architecture("Qwen2ForCausalLM")};
 constexpr Architecture kQwen3Class[] = {architecture("Qwen3ForCausalLM")};
+constexpr Architecture kQwen35Class[] = {architecture("Qwen3_5ForCausalLM")};
+constexpr Architecture kQwen35Wrapper[] = {architecture("Qwen3_5ForConditionalGeneration")};
+constexpr Architecture kQwen3VlWrapper[] = {architecture("Qwen3VLForConditionalGeneration")};
+constexpr Architecture kGemma3Wrapper[] = {architecture("Gemma3ForConditionalGeneration")};
+constexpr Architecture kMistral3Wrapper[] = {architecture("Mistral3ForConditionalGeneration")};
+constexpr WrapperText kQwen35Text{"qwen3_5_text"}, kQwen3VlText{"qwen3_vl_text"}, kMistral3Text{"mistral"};
+// Published files leave these out.
+constexpr std::pair<const char*, int64_t> kGemma3Sizes[] = {
+    {"vocab_size", 262208}, {"max_position_embeddings", 131072}, {"num_hidden_layers", 26}, {"num_attention_heads", 8},
+    {"hidden_size", 2304},  {"intermediate_size", 9216}};
+constexpr WrapperText kGemma3Text{"gemma3_text", kGemma3Sizes};
 constexpr Architecture kGemmaClass[] = {architecture("GemmaForCausalLM")};
 constexpr Architecture kGemma2Class[] = {architecture("Gemma2ForCausalLM")};
 constexpr Architecture kGemma3Class[] = {architecture("Gemma3ForCausalLM")};
@@ -175,6 +272,7 @@ std::span<const Family> decoder_families() {
   static const Family known[] = {family<kLlama>("llama", kLlamaClass, kLlamaNames),
                                  family<kQwen2>("qwen2", kQwen2Class, kLlamaNames),
                                  family<kQwen3>("qwen3", kQwen3Class, kLlamaNames),
+                                 text_family<kQwen35>("qwen3_5_text", kQwen35Class, kHybridNames),
                                  family<kMistral>("mistral", kMistralClass, kLlamaNames),
                                  family<kGemma>("gemma", kGemmaClass, kLlamaNames),
                                  family<kGemma2>("gemma2", kGemma2Class, kGemmaNames),
@@ -183,7 +281,11 @@ std::span<const Family> decoder_families() {
                                  family<kSmolLm3>("smollm3", kSmolLm3Class, kLlamaNames),
                                  family<kOlmo2>("olmo2", kOlmo2Class, kOlmoNames),
                                  family<kOlmo3>("olmo3", kOlmo3Class, kOlmoNames),
-                                 family<kGranite>("granite", kGraniteClass, kLlamaNames)};
+                                 family<kGranite>("granite", kGraniteClass, kLlamaNames),
+                                 wrapper_family<kQwen35, kQwen35Text>("qwen3_5", kQwen35Wrapper, kHybridNames),
+                                 wrapper_family<kQwen3Vl, kQwen3VlText>("qwen3_vl", kQwen3VlWrapper, kLlamaNames),
+                                 wrapper_family<kGemma3, kGemma3Text>("gemma3", kGemma3Wrapper, kGemmaNames),
+                                 wrapper_family<kMistral, kMistral3Text>("mistral3", kMistral3Wrapper, kLlamaNames)};
   return known;
 }
 

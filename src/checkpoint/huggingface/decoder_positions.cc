@@ -192,8 +192,9 @@ void read_positions(const Json& config, const DecoderValues& values, Spec& spec,
   }
   spec.position = Position::rotary;
   spec.rotary_base = theta_of(rope, config, "rope_theta", values.theta, where);
-  const auto share = field_or<double>(rope, "partial_rotary_factor",
-                                      field_or<double>(config, "partial_rotary_factor", 1, where), where);
+  const auto share =
+      field_or<double>(rope, "partial_rotary_factor",
+                       field_or<double>(config, "partial_rotary_factor", values.rotary_share, where), where);
   require(share > 0 && share <= 1, ErrorKind::data,
           "{}: \"partial_rotary_factor\" is {}; it must be above 0 and at most 1", where, share);
   require(share == 1 || values.partial, ErrorKind::data,
@@ -227,7 +228,7 @@ void write_positions(const Spec& spec, const DecoderValues& values, Json& config
   config["rope_scaling"] = spec.rotary.kind == RotaryKind::none ? Json() : rope;
   config["rope_theta"] = shortest_double(spec.rotary_base);
   rope["rope_theta"] = shortest_double(spec.rotary_base);
-  if (spec.rotary_dims != spec.head_dim()) {
+  if (spec.rotary_dims != spec.head_dim() || values.rotary_share != 1) {
     const double share = share_of_head(spec.rotary_dims, spec.head_dim());
     rope["partial_rotary_factor"] = config["partial_rotary_factor"] = share;
   }

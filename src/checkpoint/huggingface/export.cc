@@ -13,6 +13,7 @@
 #include "checkpoint/huggingface/family.h"
 #include "checkpoint/huggingface/generation_settings.h"
 #include "checkpoint/huggingface/huggingface.h"
+#include "checkpoint/huggingface/tensor_source.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "text/tokenizer.h"
 
@@ -26,6 +27,7 @@ struct Exported {
   const Parameter* parameter;  ///< null: ours lacks it, it is zero
   Shape shape;                 ///< ours
   FileLayout layout;
+  std::function<std::span<const std::byte>()> carried = {};  ///< of another part of the model: its bytes
   size_t their_count() const {
     size_t count = 1;
     for (const int64_t size : entry.shape) count *= static_cast<size_t>(size);
@@ -63,6 +65,38 @@ std::vector<Exported> plan_export(const Family& family, const Spec& spec, const 
   return tensors;
 }
 
+/// The tensors under the names that the folder has, with all of its other ones.
+void add_other_parts(const Family& family, const TensorSource& base, const std::string& folder,
+                     std::vector<Exported>& tensors) {
+  std::map<std::string, Exported*> own;  // by plain name
+  for (Exported& tensor : tensors) own.emplace(plain_name(family, tensor.entry.name), &tensor);
+  std::vector<Exported> others;
+  for (const SourceTensor& tensor : base.all()) {
+    const std::string plain = plain_name(family, tensor.name);
+    if (const auto found = own.find(plain); found != own.end() && !is_of_another_part(family, tensor.name)) {
+      found->second->entry.name = tensor.name;
+      continue;
+    }
+    const auto copy = std::ranges::find(family.copies, plain, &NameRule::theirs);
+    const auto original = std::ranges::find_if(tensors, [&](const Exported& one) {
+      return copy != family.copies.end() && one.parameter && one.parameter->name == copy->ours;
+    });
+    if (original != tensors.end()) {
+      others.push_back(*original);
+      others.back().entry.name = tensor.name;
+      continue;
+    }
+    require(
+        tensor.bytes != nullptr, ErrorKind::data,
+        "{}: {} is of another part of the model, but its file is not one of safetensors, so that its bytes cannot be "
+        "carried through; save the model as safetensors first",
+        folder, tensor.name);
+    others.push_back({{tensor.name, tensor.dtype, tensor.shape}, nullptr, {}, FileLayout::same, tensor.bytes});
+  }
+  std::ranges::move(others, std::back_inserter(tensors));
+  std::ranges::sort(tensors, {}, [](const Exported& one) { return one.entry.name; });
+}
+
 void write_weights(const std::string& path, const std::vector<Exported>& tensors, const Spec& spec,
                    const TrainingState& state, DType dtype, const std::function<bool()>& stop) {
   std::vector<SafetensorsEntry> entries;
@@ -73,6 +107,10 @@ void write_weights(const std::string& path, const std::vector<Exported>& tensors
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (stop && stop())
       fail(ErrorKind::stopped, "the export was stopped after {} of {}", i, count_text(tensors.size(), "tensor"));
+    if (tensors[i].carried) {
+      writer.write(i, tensors[i].carried());
+      continue;
+    }
     const Shape& shape = tensors[i].shape;
     const auto count = static_cast<size_t>(shape.count());
     ours.assign(count, 0.0f);
@@ -197,6 +235,49 @@ std::string with_end(const std::string& text, const Json& end) {
 
 void write_json(const std::string& path, const Json& json) { write_text(path, dump_json(json, 2) + "\n"); }
 
+/// Whether both files hold the same JSON; no: one is not JSON.
+bool is_same_json(const std::string& a, const std::string& b) {
+  try {
+    return parse_json(read_text(a), a) == parse_json(read_text(b), b);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool is_weights_file(std::string_view name) {
+  return name.ends_with(".safetensors") || name.ends_with(".bin") || name.ends_with(".safetensors.index.json") ||
+         name.ends_with(".bin.index.json");
+}
+
+/// The folder's other files with the same bytes, those that were written with the same JSON, too.
+void copy_other_files(const std::string& from, const std::string& to) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(from, error)) {
+    const std::string name = entry.path().filename().string(), path = to + "/" + name;
+    if (!entry.is_regular_file() || is_weights_file(name) || name == "config.json") continue;
+    if (fs::exists(path) && !is_same_json(entry.path().string(), path)) continue;
+    fs::copy_file(entry.path(), path, fs::copy_options::overwrite_existing, error);
+    require(!error, ErrorKind::io, "cannot copy {} to {}: {}", entry.path().string(), path, error.message());
+  }
+}
+
+constexpr const char* kKeptConfig = "the config.json that the model began with";
+
+/// config.json of a model with other parts: the folder's, with what is different now.
+Json wrapper_config(const Wrapper& wrapper, const Json& kept, std::string_view dtype) {
+  Json config = parse_json(wrapper.config, kKeptConfig);
+  Json& text = config.at("text_config");
+  const auto set = [&](const char* key, const Json& value) {
+    if (Json& there = config.contains(key) || !text.contains(key) ? config : text; there.value(key, Json()) != value)
+      there[key] = value;
+  };
+  for (const auto& [key, value] : kept.items()) set(key.c_str(), value);
+  for (Json* part : {&config, &text})
+    for (const char* key : {"dtype", "torch_dtype"})
+      if (part->contains(key)) (*part)[key] = dtype;
+  return config;
+}
+
 }  // namespace
 
 Json export_text_files(const std::string& folder, const Spec& spec, const std::string& tokenizer_json,
@@ -222,12 +303,38 @@ Json export_text_files(const std::string& folder, const Spec& spec, const std::s
   return said.config;
 }
 
+namespace {
+
+/// A type of text models, or empty.
+std::string text_type(const std::string& generation) {
+  const std::string type = kept_model_type(generation);
+  const auto found = std::ranges::find(families(), type, &Family::model_type);
+  return found != families().end() && (*found)->wrapper ? std::string() : type;
+}
+
+/// The folder with the model's other parts must be there, and its text model must be this one.
+void require_base(const Wrapper& wrapper, const Family& family, const Spec& spec) {
+  const std::string path = wrapper.folder + "/config.json";
+  require(fs::exists(path) && dump_json(read_json(path)) == wrapper.config, ErrorKind::config,
+          "the model began as {}, whose other parts (tensors beside the text model's, other files) go into the export, "
+          "but {}; put the folder back",
+          wrapper.folder, fs::exists(path) ? "its config.json is another one now" : "it is not there");
+  const Spec own = family.read_config(parse_json(wrapper.config, kKeptConfig), HeadKind::language_model, path);
+  require(own.vocabulary == spec.vocabulary, ErrorKind::config,
+          "the export has {} ids, but the config.json of {}, which it carries, has {}; export all of them",
+          spec.vocabulary, wrapper.folder, own.vocabulary);
+}
+
+}  // namespace
+
 void export_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
                         const TrainingState& state, const std::string& tokenizer_json, DType dtype,
                         const std::function<bool()>& stop, const std::string& generation) {
   require(dtype == DType::f32 || dtype == DType::bf16, ErrorKind::config,
           "cannot export weights as {}; use f32 or bf16", name_of(dtype));
-  const Family& family = family_for(spec, kept_model_type(generation));
+  const std::optional<Wrapper> wrapper = kept_wrapper(generation);
+  const Family& family = family_for(spec, wrapper ? kept_model_type(generation) : text_type(generation));
+  if (wrapper) require_base(*wrapper, family, spec);
   for (const char* name : {"config.json", "model.safetensors"}) {
     require(!fs::exists(folder + "/" + name), ErrorKind::io, "{} already holds a model ({}); export to a new folder",
             folder, name);
@@ -235,8 +342,17 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
   std::error_code error;
   fs::create_directories(folder, error);
   require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
-  write_weights(folder + "/model.safetensors", plan_export(family, spec, table, dtype), spec, state, dtype, stop);
+  std::vector<Exported> tensors = plan_export(family, spec, table, dtype);
+  std::optional<TensorSource> base;
+  if (wrapper) base.emplace(TensorSource::of_folder(wrapper->folder));
+  if (wrapper) add_other_parts(family, *base, wrapper->folder, tensors);
+  write_weights(folder + "/model.safetensors", tensors, spec, state, dtype, stop);
   const Json kept = export_text_files(folder, spec, tokenizer_json, generation);
+  if (wrapper) {
+    copy_other_files(wrapper->folder, folder);
+    return write_json(folder + "/config.json",
+                      wrapper_config(*wrapper, kept, dtype == DType::bf16 ? "bfloat16" : "float32"));
+  }
   const auto architecture = std::find_if(family.architectures.begin(), family.architectures.end(),
                                          [&](const Architecture& a) { return a.head == spec.head; });
   Json config{{"architectures", {architecture->name}}, {"model_type", family.model_type}};

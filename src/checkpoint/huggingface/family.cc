@@ -46,13 +46,52 @@ size_t position(FileLayout layout, const HeadGroups& groups, int64_t rows, int64
 
 bool is_gate(FileLayout layout) { return layout == FileLayout::gate || layout == FileLayout::up; }
 
+bool is_delta(FileLayout layout) { return layout >= FileLayout::delta_mixed; }
+
+/// Where a row of a layer with a state lies in their file.
+struct DeltaRow {
+  FileLayout layout;
+  int64_t row;
+
+  DeltaRow(const HeadGroups& groups, int64_t of_head, int64_t ours) {
+    const int64_t head = ours / of_head, heads = groups.delta_heads, group = groups.delta_group;
+    const int64_t keys = groups.key_size, values = group * groups.value_size;
+    int64_t at = ours % of_head;
+    if (at < groups.mixed()) {
+      layout = FileLayout::delta_mixed;
+      const int64_t part = std::min<int64_t>(at / keys, 2);  // queries, keys, values
+      row = part * heads * keys + head * (part == 2 ? values : keys) + at - part * keys;
+      return;
+    }
+    at -= groups.mixed();
+    layout = at < values           ? FileLayout::delta_gates
+             : at < values + group ? FileLayout::delta_betas
+                                   : FileLayout::delta_decays;
+    row = layout == FileLayout::delta_gates ? head * values + at : head * group + (at - values) % group;
+  }
+};
+
 bool is_part(FileLayout layout) {
+  if (is_delta(layout)) return true;
   return layout == FileLayout::query || layout == FileLayout::key || layout == FileLayout::value || is_gate(layout);
 }
 
 /// Rows of a tensor that holds a part of ours.
 int64_t part_rows(FileLayout layout, const HeadGroups& groups, int64_t rows) {
   if (is_gate(layout)) return rows / 2;
+  switch (layout) {
+    case FileLayout::delta_mixed:
+      return groups.delta_heads * groups.mixed();
+    case FileLayout::delta_gates:
+      return groups.delta_heads * groups.delta_group * groups.value_size;
+    case FileLayout::delta_betas:
+    case FileLayout::delta_decays:
+      return groups.delta_heads * groups.delta_group;
+    case FileLayout::delta_channels:
+      return rows;
+    default:
+      break;
+  }
   return rows / (groups.group + 2) * (layout == FileLayout::query ? groups.group : 1);
 }
 
@@ -61,6 +100,14 @@ template <class Move>
 void for_each_part_row(FileLayout layout, const HeadGroups& groups, int64_t rows, Move move) {
   if (is_gate(layout)) {
     for (int64_t row = 0; row < rows / 2; ++row) move(2 * row + (layout == FileLayout::up ? 1 : 0), row);
+    return;
+  }
+  if (is_delta(layout)) {
+    const bool channels = layout == FileLayout::delta_channels;
+    for (int64_t row = 0; row < rows; ++row) {
+      const DeltaRow r(groups, channels ? groups.mixed() : groups.delta_rows(), row);
+      if (channels || r.layout == layout) move(row, r.row);
+    }
     return;
   }
   const int64_t dim = rows / (groups.kv_heads * (groups.group + 2));
@@ -162,13 +209,16 @@ const Architecture& find_architecture(const Family& family, const Json& config, 
        fmt::join(names, ", "));
 }
 
+bool is_of_another_part(const Family& family, std::string_view name) {
+  return std::ranges::any_of(family.others, [&](const char* start) { return name.starts_with(start); });
+}
+
 std::string plain_name(const Family& family, std::string_view name) {
   name = without_wrappers(name);
-  for (const std::string_view prefix : family.prefixes) {
-    if (!name.starts_with(prefix)) continue;
-    name.remove_prefix(prefix.size());
-    break;
-  }
+  size_t longest = 0;  // one of them may begin with another
+  for (const std::string_view prefix : family.prefixes)
+    if (name.starts_with(prefix)) longest = std::max(longest, prefix.size());
+  name.remove_prefix(longest);
   for (const NameRule& rule : family.synonyms) {
     if (name == rule.theirs) return rule.ours;
   }

@@ -26,13 +26,27 @@ enum class FileLayout : uint8_t {
   gate,  ///< [I, C] or [I]: the gates of an MLP; two rules make one of ours, each gate's row before its up's
   up,
   gate_up_blocks,  ///< [2I, C]: all gates, then all ups
+  // Of layers with a state: ours has of each key head its query, key and values, then gates, betas, decays
+  // (DeltaShape).
+  delta_mixed,  ///< rows of all queries, of all keys, of all values; four rules make one of ours
+  delta_gates,
+  delta_betas,
+  delta_decays,
+  delta_channels,  ///< all that ours has, in the order of delta_mixed
 };
 
-/// Heads of keys, and the heads of queries that share each.
+/// Heads of keys, and the heads of queries (with their gates) that share each; the same of layers with a state, whose
+/// value heads share keys.
 struct HeadGroups {
   int64_t kv_heads = 0, group = 1;
+  int64_t delta_heads = 0, delta_group = 0, key_size = 0, value_size = 0;
+  int64_t mixed() const { return 2 * key_size + delta_group * value_size; }
+  int64_t delta_rows() const { return mixed() + delta_group * (value_size + 2); }  ///< of a key head
 };
-inline HeadGroups groups_of(const Spec& spec) { return {spec.kv_heads(), spec.group()}; }
+inline HeadGroups groups_of(const Spec& spec) {
+  return {spec.kv_heads(),    spec.query_vectors(), spec.delta_key_heads,
+          spec.delta_group(), spec.delta_key_size,  spec.delta_value_size};
+}
 
 /// "{}" is the block number in both names.
 struct NameRule {
@@ -63,6 +77,9 @@ struct Family {
   std::span<const NameRule> copies;             ///< tensors that hold one of ours again (tied); exported: untied_copy()
   std::span<const NameRule> synonyms = {};      ///< other names of theirs, without prefix, and the one that `names` has
   std::span<const char* const> ignored;         ///< buffers, without prefix; "{}" as above
+  /// How names of tensors of other parts begin (vision, prediction of further tokens): they are not read here.
+  std::span<const char* const> others = {};
+  bool wrapper = false;  ///< config.json has the text model's in "text_config"
   PositionRule positions = PositionRule::columns;
   bool has_padding = true;  ///< the embedding gives the row of pad_token_id no gradient (torch's padding_idx)
   int64_t padding = -1;     ///< pad_token_id where config.json has none; -1: none
@@ -117,6 +134,8 @@ int64_t frozen_row(const Family& family, const Json& config, int64_t rows, std::
 std::string numbered(std::string_view pattern, int64_t block);
 /// Does the name fit the pattern for some block number?
 bool fits(std::string_view pattern, std::string_view name);
+/// Is the tensor of a part of the model that is not read here?
+bool is_of_another_part(const Family& family, std::string_view name);
 /// The name as the rules have it: without the prefixes of torch.compile() and DistributedDataParallel (_orig_mod.,
 /// module., in any order) and then the family's, gamma and beta renamed.
 std::string plain_name(const Family& family, std::string_view name);

@@ -9,6 +9,7 @@
 
 #include "base/count.h"
 #include "base/json_fields.h"
+#include "checkpoint/huggingface/family.h"
 
 namespace trireme {
 
@@ -24,6 +25,8 @@ template std::string field_or(const Json&, const char*, std::string, std::string
 
 int64_t frozen_row(const Family& family, const Json& config, int64_t rows, std::string_view where) {
   if (!family.has_padding) return -1;
+  if (family.wrapper && config.is_object() && config.contains("text_config"))
+    return frozen_row(family, config.at("text_config"), rows, where);
   const bool absent = !config.is_object() || !config.contains("pad_token_id");
   if (!absent && config.at("pad_token_id").is_null()) return -1;
   int64_t row = absent ? family.padding : json_field<int64_t>(config, "pad_token_id", where);

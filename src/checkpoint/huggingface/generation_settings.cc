@@ -17,7 +17,8 @@ constexpr size_t kMostTokenizerFile = size_t{16} << 20;  // Gemma 3's tokenizer_
 constexpr const char* kTokenizerFiles[] = {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
                                            "chat_template.json"};
 
-constexpr const char *kModelType = "model_type", *kTokenizerFilesKey = "tokenizer_files", *kDtype = "dtype";
+constexpr const char *kModelType = "model_type", *kTokenizerFilesKey = "tokenizer_files", *kDtype = "dtype",
+                     *kWrapper = "wrapper", *kTextConfig = "text_config";
 constexpr const char* kKeptWhere = "the model's generation settings";
 constexpr std::string_view kTemplates = "additional_chat_templates/", kTemplate = ".jinja";
 
@@ -195,8 +196,14 @@ bool is_tokenizer_file(std::string_view name) {
 
 std::string read_generation_files(const std::string& folder, const Json& config) {
   Json kept = Json::object(), generation;
+  const Json text = config.value(kTextConfig, Json());  // of a model with other parts
+  const auto find = [&](const char* name) {
+    const auto found = config.find(name);
+    return found == config.end() && text.is_object() ? text.value(name, Json()) : config.value(name, Json());
+  };
   const auto keep = [&](const char* name) {
-    if (const auto found = config.find(name); found != config.end()) kept[name] = *found;
+    const bool there = config.contains(name) || (text.is_object() && text.contains(name));
+    if (there) kept[name] = find(name);
   };
   for (const char* name : kTokenFields) keep(name);
   for (const char* name : kKnown) keep(name);
@@ -209,8 +216,10 @@ std::string read_generation_files(const std::string& folder, const Json& config)
   const Json files = tokenizer_files(folder);
   Json all{{"config", kept}, {"generation_config", generation}, {kModelType, config.value(kModelType, Json())}};
   for (const char* name : {"torch_dtype", "dtype"}) {
-    if (const auto found = config.find(name); found != config.end() && found->is_string()) all[kDtype] = *found;
+    if (const Json found = find(name); found.is_string()) all[kDtype] = found;
   }
+  if (text.is_object())
+    all[kWrapper] = {{"folder", std::filesystem::absolute(folder).lexically_normal().string()}, {"config", config}};
   if (!files.empty()) all[kTokenizerFilesKey] = files;
   return dump_json(all);
 }
@@ -233,11 +242,22 @@ std::string kept_model_type(const std::string& files) {
   return found != all.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+std::optional<Wrapper> kept_wrapper(const std::string& files) {
+  if (files.empty()) return std::nullopt;
+  const Json all = parse_json(files, kKeptWhere);
+  const auto found = all.find(kWrapper);
+  if (found == all.end()) return std::nullopt;
+  return Wrapper{json_field<std::string>(*found, "folder", kKeptWhere),
+                 dump_json(json_member(*found, "config", kKeptWhere))};
+}
+
 std::string without_tokens(const std::string& files) {
   const std::string type = kept_model_type(files), dtype = kept_dtype(files);
   if (type.empty()) return {};
   Json kept{{"config", Json::object()}, {"generation_config", Json()}, {kModelType, type}};
   if (!dtype.empty()) kept[kDtype] = dtype;
+  if (const auto wrapper = kept_wrapper(files))
+    kept[kWrapper] = {{"folder", wrapper->folder}, {"config", parse_json(wrapper->config, kKeptWhere)}};
   return dump_json(kept);
 }
 

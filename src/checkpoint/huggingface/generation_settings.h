@@ -19,8 +19,8 @@ namespace trireme {
 /// config.json if it says so, "config": {...},
 /// "generation_config": {...} or null, "tokenizer_files": {name: text} of tokenizer_config.json,
 /// special_tokens_map.json and the chat templates (also those in additional_chat_templates/) if there are any beside
-/// the tokenizer}; the fields of both files unchanged. It travels with the model. Throws Error::data for a
-/// generation_config.json that is not an object, Error::io for a file above 16 MiB.
+/// the tokenizer, "wrapper": of kept_wrapper()}; the fields of both files unchanged. It travels with the model. Throws
+/// Error::data for a generation_config.json that is not an object, Error::io for a file above 16 MiB.
 std::string read_generation_files(const std::string& folder, const Json& config);
 
 /// The model_type of read_generation_files()'s text; empty: unknown, as in checkpoints of older versions.
@@ -31,6 +31,13 @@ Json kept_config(const std::string& files);
 
 /// The type of the weights in the folder that the model began as, "bfloat16", by its config.json; empty: unknown.
 std::string kept_dtype(const std::string& files);
+
+/// The folder of a model with other parts than text, and its whole config.json as text ("wrapper" of the files).
+struct Wrapper {
+  std::string folder, config;
+};
+/// That of the folder that the model began as; nothing: it was a text model, or is unknown.
+std::optional<Wrapper> kept_wrapper(const std::string& files);
 
 /// The text without what belongs to the folder's tokenizer.
 std::string without_tokens(const std::string& files);

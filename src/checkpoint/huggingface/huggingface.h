@@ -51,11 +51,11 @@ Json export_text_files(const std::string& folder, const Spec& spec, const std::s
 
 /// Writes config.json, model.safetensors (f32, or bf16 with `dtype`), generation_config.json and, if given,
 /// tokenizer.json with tokenizer_config.json. generation: read_generation_files() of the folder that the model began
-/// as, written back unchanged, a chat template too; empty: the end of a text is the tokenizer's. The table is of the
-/// whole model. Biases
-/// that the spec lacks and the family always has are written as zeros. The folder is created; it must not hold a model.
-/// `stop` is asked between tensors: true ends the export with Error::stopped, the folder then holds part of a model.
-/// Throws Error::io, Error::config.
+/// as, written back unchanged, a chat template too; empty: the end of a text is the tokenizer's. Of a folder with other
+/// parts than text (kept_wrapper()) all other tensors and files are carried through, and config.json is that folder's.
+/// The table is of the whole model. Biases that the spec lacks and the family always has are written as zeros. The
+/// folder is created; it must not hold a model. `stop` is asked between tensors: true ends the export with
+/// Error::stopped, the folder then holds part of a model. Throws Error::io, Error::config.
 void export_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
                         const TrainingState& state, const std::string& tokenizer_json, DType dtype,
                         const std::function<bool()>& stop = {}, const std::string& generation = {});

@@ -60,6 +60,9 @@ class Importer {
   }
 
   void load(const std::string& where, TrainingState& state) const {
+    if (others_ > 0 && !family_.wrapper)
+      log::info("{}: {} of other parts of the model are not read, and an export of this text model lacks them", where,
+                count_text(others_, "tensor"));
     if (!left_out_.empty())
       log::info("{}: skipped, because the model has another head: {}", where, fmt::join(left_out_, ", "));
     if (!renewed_.empty())
@@ -192,6 +195,10 @@ class Importer {
           std::any_of(family_.ignored.begin(), family_.ignored.end(),
                       [whole = std::string_view(name)](const char* pattern) { return fits(pattern, whole); });
       if (ignored || used_.contains(name) || is_copy(name, *tensor)) continue;
+      if (is_of_another_part(family_, tensor->name)) {
+        ++others_;
+        continue;
+      }
       if (is_of_another_head(name)) {
         left_out_.push_back(name);
       } else {
@@ -240,6 +247,7 @@ class Importer {
   std::vector<Wanted> wanted_;
   std::set<std::string> used_;
   std::vector<std::string> faults_, left_out_, new_, renewed_;
+  int64_t others_ = 0;
 };
 
 }  // namespace

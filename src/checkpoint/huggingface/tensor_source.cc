@@ -150,7 +150,8 @@ std::vector<SourceTensor> TensorSource::all() const {
   std::vector<SourceTensor> tensors = others_;
   for (const SafetensorsFile& file : safe_) {
     for (const SafetensorsEntry& entry : file.entries())
-      tensors.push_back({entry.name, entry.dtype, entry.shape, [&file, &entry] { return file.read_f32(entry); }});
+      tensors.push_back({entry.name, entry.dtype, entry.shape, [&file, &entry] { return file.read_f32(entry); },
+                         [&file, &entry] { return file.bytes(entry); }});
   }
   for (const TorchFile& file : torch_) {
     for (const TorchTensor& tensor : file.tensors())

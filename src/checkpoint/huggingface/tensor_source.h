@@ -1,7 +1,9 @@
 #pragma once
 // The tensors of a model, whatever files they are in: safetensors or those of torch.save(), one or several.
 
+#include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,7 +15,8 @@ namespace trireme {
 struct SourceTensor {
   std::string name, dtype;
   std::vector<int64_t> shape;
-  std::function<std::vector<float>()> read;  ///< elements as f32; throws Error::data for other types
+  std::function<std::vector<float>()> read;                ///< elements as f32; throws Error::data for other types
+  std::function<std::span<const std::byte>()> bytes = {};  ///< as stored; only of safetensors
 };
 
 class TensorSource {

@@ -19,8 +19,6 @@ struct Known {
 };
 /// Types that people try.
 constexpr Known kTypes[] = {
-    {"qwen3_5", kLinear},
-    {"qwen3_5_text", kLinear},
     {"qwen3_next", kLinear},
     {"gemma4", kLayerEmbeddings},
     {"gemma4_text", kLayerEmbeddings},
@@ -28,7 +26,6 @@ constexpr Known kTypes[] = {
     {"gemma4_unified_text", kLayerEmbeddings},
     {"gemma3n", kLayerEmbeddings},
     {"gemma3n_text", kLayerEmbeddings},
-    {"gemma3", "it also takes images; its text model alone is gemma3_text"},
     {"llama4", kExperts},
     {"mixtral", kExperts},
     {"qwen2_moe", kExperts},
@@ -39,12 +36,10 @@ constexpr Known kTypes[] = {
     {"granitemoe", kExperts},
     {"deepseek_v2", kExperts},
     {"deepseek_v3", kExperts},
-    {"mistral3", kImages},
     {"mllama", kImages},
     {"llava", kImages},
     {"qwen2_vl", kImages},
     {"qwen2_5_vl", kImages},
-    {"qwen3_vl", kImages},
 };
 
 struct Field {

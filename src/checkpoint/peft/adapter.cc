@@ -234,9 +234,8 @@ class PeftAdapter::Merge {
       const auto write_outputs = [&](const std::string& parameter, const SourceTensor& tensor, int64_t columns) {
         const std::vector<float> theirs = tensor.read();
         std::vector<float> ours(theirs);
-        if (adapter.part == AdapterPart::all)
-          import_values(by_rows(change->rule->layout), groups_of(spec_), std::ssize(ours) / columns, columns, theirs,
-                        ours);
+        import_values(order_of_outputs(change->rule->layout), groups_of(spec_), std::ssize(ours) / columns, columns,
+                      theirs, ours);
         write_whole(parameter, ours);
       };
       write_outputs(adapter.b(), *change->module->b, adapter.rank);

@@ -62,11 +62,11 @@ class Writer {
       int64_t& row = rows[adapter.linear];
       std::vector<float> a(all.begin() + row * in, all.begin() + (row + rank) * in);
       row += rank;
-      const auto of_outputs = [&, &linear = linear, &adapter = adapter](const std::string& name, int64_t columns) {
-        std::vector<float> ours = values_of(table_.find(name));
-        if (adapter.part != AdapterPart::all) return ours;
+      const auto of_outputs = [&, &linear = linear](const std::string& name, int64_t columns) {
+        const std::vector<float> ours = values_of(table_.find(name));
         std::vector<float> theirs(ours.size());
-        export_values(by_rows(linear.layout), groups_of(spec_), std::ssize(ours) / columns, columns, ours, theirs);
+        export_values(order_of_outputs(linear.layout), groups_of(spec_), std::ssize(ours) / columns, columns, ours,
+                      theirs);
         return theirs;
       };
       std::vector<float> b = of_outputs(adapter.b(), rank);

@@ -165,6 +165,14 @@ AdapterPart part_of(FileLayout layout) {
       return AdapterPart::gate;
     case FileLayout::up:
       return AdapterPart::up;
+    case FileLayout::delta_mixed:
+      return AdapterPart::mixed;
+    case FileLayout::delta_gates:
+      return AdapterPart::output_gate;
+    case FileLayout::delta_betas:
+      return AdapterPart::beta;
+    case FileLayout::delta_decays:
+      return AdapterPart::decay;
     default:
       return AdapterPart::all;
   }
@@ -173,6 +181,11 @@ AdapterPart part_of(FileLayout layout) {
 FileLayout by_rows(FileLayout layout) {
   if (layout == FileLayout::transposed) return FileLayout::same;
   return layout == FileLayout::qkv_blocks_transposed ? FileLayout::qkv_blocks : layout;
+}
+
+FileLayout order_of_outputs(FileLayout layout) {
+  if (layout == FileLayout::delta_mixed) return FileLayout::delta_channels;
+  return part_of(layout) == AdapterPart::all ? by_rows(layout) : FileLayout::same;
 }
 
 Spec base_of(Spec spec) {

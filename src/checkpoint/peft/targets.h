@@ -23,6 +23,8 @@ std::vector<PublishedLinear> published_linears(const Family& family, const Spec&
 AdapterPart part_of(FileLayout layout);
 /// The same order of outputs in a matrix [out, in].
 FileLayout by_rows(FileLayout layout);
+/// The order of the rows of an adapter's B, which has the outputs of one rule only.
+FileLayout order_of_outputs(FileLayout layout);
 
 /// The model without its adapters.
 Spec base_of(Spec spec);

@@ -16,8 +16,27 @@ namespace {
 // Fields from this one on came with this format version of checkpoints.
 constexpr std::string_view kFirstNewField = "key_heads";
 constexpr int64_t kNewFieldsSince = 4;
-// Fields from this one on are those of adapters: absent for a model without any.
-constexpr std::string_view kFirstOfAdapters = "adapters";
+// Fields from these on are absent for a model that has none of what they describe: gated attention and layers with a
+// state, adapters.
+constexpr std::string_view kFirstOfStates = "attention_gate", kFirstOfAdapters = "adapters";
+
+/// Which of them a field belongs to.
+class Section {
+ public:
+  void reach(std::string_view field) {
+    of_states_ = (of_states_ || field == kFirstOfStates) && field != kFirstOfAdapters && !of_adapters_;
+    of_adapters_ = of_adapters_ || field == kFirstOfAdapters;
+  }
+  bool optional() const { return of_states_ || of_adapters_; }
+  /// Whether a model lacks what the field describes.
+  bool absent(const Spec& spec) const {
+    if (of_states_) return !spec.has_states() && !spec.attention_gate;
+    return of_adapters_ && spec.adapters.empty();
+  }
+
+ private:
+  bool of_states_ = false, of_adapters_ = false;
+};
 
 template <class E>
 E value_of_name(const std::string& wanted, const char* field, std::string_view where) {
@@ -30,10 +49,10 @@ E value_of_name(const std::string& wanted, const char* field, std::string_view w
 
 Json spec_to_json(const Spec& spec) {
   Json json;
-  bool of_adapters = false;
+  Section section;
   spec.visit([&](const char* name, const auto& field) {
-    of_adapters = of_adapters || name == kFirstOfAdapters;
-    if (of_adapters && spec.adapters.empty()) return;
+    section.reach(name);
+    if (section.absent(spec)) return;
     using T = std::decay_t<decltype(field)>;
     if constexpr (std::is_same_v<T, std::vector<float>>) {
       json[name] = Json::array();
@@ -81,12 +100,13 @@ std::string describe_differences(const Spec& found, const Spec& asked) {
 Spec spec_from_json(const Json& json, std::string_view where, int64_t version) {
   Spec spec;
   StoredFields fields(json, "the model", where, version);
-  bool newer = false, of_adapters = false;
+  bool newer = false;
+  Section section;
   spec.visit([&](const char* name, auto& field) {
     using T = std::decay_t<decltype(field)>;
     newer = newer || std::string_view(name) == kFirstNewField;
-    of_adapters = of_adapters || name == kFirstOfAdapters;
-    if (of_adapters && !json.contains(name)) return;
+    section.reach(name);
+    if (section.optional() && !json.contains(name)) return;
     if (newer && !fields.newer(name, kNewFieldsSince)) return;
     if constexpr (std::is_same_v<T, std::vector<float>>) {
       for (const Json& value : fields.array(name)) {

@@ -6,6 +6,7 @@
 
 #include "ops/backend.h"
 #include "ops/cpu/attention.h"
+#include "ops/cpu/delta.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/linear.h"
@@ -20,7 +21,7 @@ CpuOps::~CpuOps() = default;
 
 size_t CpuOps::scratch_bytes(const CallSizes& sizes) const {
   return std::max({linear_scratch_bytes(sizes), attention_scratch_bytes(sizes.rows, sizes.attention, sizes.threads),
-                   small_ops_scratch_bytes(sizes.rows, sizes.width, sizes.threads)});
+                   delta_scratch_bytes(sizes), small_ops_scratch_bytes(sizes.rows, sizes.width, sizes.threads)});
 }
 
 std::unique_ptr<Ops> make_cpu_ops() { return std::make_unique<CpuOps>(); }

@@ -1,7 +1,7 @@
 #pragma once
 // The fast operators of one CPU: GEMM through oneDNN, everything else own vector kernels. Each call picks the code of
-// the instruction set that cpu_isa() names. linear.cc, attention.cc, norm.cc, activation.cc, dropout.cc, embedding.cc,
-// loss.cc, parameters.cc.
+// the instruction set that cpu_isa() names. linear.cc, attention.cc, delta_forward.cc, norm.cc, activation.cc,
+// dropout.cc, embedding.cc, loss.cc, parameters.cc.
 
 #include <memory>
 
@@ -18,6 +18,7 @@ class CpuOps final : public Ops {
   ~CpuOps() override;
   std::string_view name() const override { return "cpu"; }
   size_t scratch_bytes(const CallSizes& sizes) const override;
+  bool has_delta_rule() const override { return true; }
 
  private:
   bool takes(DType activation) const override { return activation == DType::f32 || activation == DType::bf16; }
@@ -63,6 +64,25 @@ class CpuOps final : public Ops {
                              const AttentionShape&, const Dropout&, View dqkv) override;
   void do_attention_cached(Context&, ConstView qkv, const AttentionShape&, ConstView past, View cache,
                            View out) override;
+  void do_split_gates(Context&, ConstView x, View qkv, View gates) override;
+  void do_join_gates(Context&, ConstView qkv, ConstView gates, View x) override;
+  void do_sigmoid_gate(Context&, ConstView x, ConstView gates, View y) override;
+  void do_sigmoid_gate_backward(Context&, ConstView dy, ConstView x, ConstView gates, View dx, View dgates) override;
+  void do_short_convolution(Context&, ConstView x, ConstView w, ConstView offsets, bool silu, View y) override;
+  void do_short_convolution_backward(Context&, ConstView dy, ConstView x, ConstView w, ConstView offsets, bool silu,
+                                     View dx, View dw, Write) override;
+  void do_short_convolution_cached(Context&, ConstView x, ConstView w, ConstView offsets, bool silu, ConstView past,
+                                   View window, View y) override;
+  void do_delta_rule(Context&, ConstView mixed, ConstView projected, ConstView decay_log, ConstView decay_bias,
+                     const DeltaShape&, View out, View states) override;
+  void do_delta_rule_backward(Context&, ConstView dout, ConstView mixed, ConstView projected, ConstView decay_log,
+                              ConstView decay_bias, const DeltaShape&, ConstView states, View dmixed, View dprojected,
+                              View ddecay_log, View ddecay_bias, Write) override;
+  void do_delta_rule_cached(Context&, ConstView mixed, ConstView projected, ConstView decay_log, ConstView decay_bias,
+                            const DeltaShape&, ConstView past, View state, View out) override;
+  void do_gated_norm(Context&, ConstView x, ConstView gates, int64_t column, ConstView w, float eps, View y) override;
+  void do_gated_norm_backward(Context&, ConstView dy, ConstView x, ConstView gates, int64_t column, ConstView w,
+                              float eps, View dx, View dgates, View dw, Write) override;
   void do_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max,
                         View sum, View target) override;
   void do_softmax_combine(Context&, ConstView parts, View max, View sum, View target) override;

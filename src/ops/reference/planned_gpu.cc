@@ -49,6 +49,7 @@ class PlannedGpuOps final : public ReferenceOps {
   std::string_view name() const override { return "cuda"; }
   Device& device() const override { return device_; }
   size_t scratch_bytes(const CallSizes& sizes) const override { return gpu_scratch_bytes(sizes); }
+  bool has_delta_rule() const override { return false; }
   HeadBlock head_block() const override { return {.rows = 8192, .bytes = int64_t{1} << 30}; }
 
  private:

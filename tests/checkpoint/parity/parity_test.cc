@@ -39,6 +39,8 @@ const char* const kModels[] = {"gpt2",
                                "qwen2",
                                "qwen2-window",
                                "qwen3",
+                               "qwen3.5",  // of seed 7, as olmo2's
+                               "qwen3.5-interval",
                                "gemma",
                                "gemma2",
                                "gemma3",
@@ -54,7 +56,7 @@ std::string golden(const std::string& model) { return (fs::path(source_dir()) / 
 class EveryFamily : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Parity, EveryFamily, ::testing::ValuesIn(kModels), [](const auto& model) {
   std::string name = model.param;
-  std::replace(name.begin(), name.end(), '-', '_');
+  for (const char other : {'-', '.'}) std::replace(name.begin(), name.end(), other, '_');
   return name;
 });
 

@@ -55,6 +55,19 @@ TEST(Manifest, NamesTheOptimizerStatesOfEveryParameter) {
   for (const Json& p : weights["parameters"]) EXPECT_EQ(p["states"], Json::array()) << p["name"];
 }
 
+TEST(Manifest, OnlyModelsWithStatesOrGatesHaveTheirFields) {
+  Spec spec = small_spec();
+  for (const char* field : {"attention_gate", "delta_key_heads", "delta_taps", "adapters"})
+    EXPECT_FALSE(spec_to_json(spec).contains(field)) << field;
+  spec.attention_gate = true;
+  EXPECT_TRUE(spec_to_json(spec).contains("delta_key_heads"));
+  EXPECT_FALSE(spec_to_json(spec).contains("adapters"));
+  spec.delta_key_heads = 2, spec.delta_value_heads = 4, spec.delta_key_size = 3, spec.delta_value_size = 5;
+  spec.delta_taps = 4, spec.attention_layers = "DF";
+  spec.adapters = "delta.in.mixed in 0: rank 2, scale 1";
+  EXPECT_EQ(spec_from_json(spec_to_json(spec), "M", 4), spec);
+}
+
 TEST(Manifest, AnUnknownFieldIsRefusedByName) {
   const auto expect = [](const std::function<Json&(Json&)>& object, const std::string& what) {
     expect_refused(
