@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "tests/runs/chat_fixture.h"
+#include "tests/text/chat/published_templates.h"
 
 namespace trireme {
 namespace {
@@ -107,6 +108,22 @@ TEST_F(Sft, AdaptersLearnToAnswerAndTheRunTalksWithThem) {
   ASSERT_EQ(exported.code, 0) << exported.output;
   EXPECT_EQ(answer("dora", {}), answer("dora-merged", {}));
   EXPECT_NE(answer("dora", {}), answer("model", {}));
+}
+
+TEST_F(Sft, TrainsAllTurnsOfAPublishedTemplateAndExportsItUnchanged) {
+  write_text(path("model/chat_template.jinja"), chat::kPhi3);
+  write_text(path("data.jsonl"),
+             R"({"messages": [{"role": "user", "content": "cat"}, {"role": "assistant", "content": "mat"},
+             {"role": "user", "content": "dog"}, {"role": "assistant", "content": "hat"}]})"
+             "\n");
+  std::string text = read_text(path("data.jsonl"));
+  std::erase(text, '\n');
+  write_text(path("data.jsonl"), text + "\n" + text + "\n");
+  const Outcome outcome = done("run", {"--run.steps", "2", "--sequence", "64", "--validation-share", "0"});
+  EXPECT_THAT(outcome.output, HasSubstr("model/chat_template.jinja is the published template of Phi-3: "));
+  const Outcome exported = run(trireme_command({"export", "--model", path("run"), "--output", path("exported")}));
+  ASSERT_EQ(exported.code, 0) << exported.output;
+  EXPECT_EQ(read_text(path("exported/chat_template.jinja")), chat::kPhi3);
 }
 
 TEST_F(Sft, TheTokenThatEndsATrainedTurnEndsTextsEverywhere) {

@@ -15,6 +15,7 @@
 #include "data/chat/traps.h"
 #include "hub/place.h"
 #include "text/chat/conversation.h"
+#include "text/chat/training_version.h"
 
 namespace trireme {
 namespace {
@@ -75,17 +76,20 @@ class Formats {
  public:
   explicit Formats(const TokenizerChatFlags& flags) : flags_(flags), files_(chat_files_beside(flags.tokenizer)) {}
 
-  const chat::ChatFormat& of(const chat::Conversation& conversation) {
+  const chat::TrainingFormat& of(const chat::Conversation& conversation) {
     const bool tools = conversation.tools.is_array();
     auto& made = formats_[tools];
-    if (made == nullptr) made = std::make_unique<chat::ChatFormat>(chat_format(files_, flags_.format, tools));
+    if (made == nullptr) {
+      made = std::make_unique<chat::TrainingFormat>(files_, chat::open_template(files_, flags_.format.name, tools));
+      if (!made->note().empty()) log::info("{}", made->note());
+    }
     return *made;
   }
 
  private:
   const TokenizerChatFlags& flags_;
   chat::ChatFiles files_;
-  std::map<bool, std::unique_ptr<chat::ChatFormat>> formats_;
+  std::map<bool, std::unique_ptr<chat::TrainingFormat>> formats_;
 };
 
 }  // namespace
@@ -120,7 +124,7 @@ void run_tokenizer_chat(const TokenizerChatFlags& flags) {
         chat::Conversation conversation = conversations[i];
         add_keywords(conversation, flags.format);
         conversation.keywords.update(conversations[i].keywords);  // a row's own come first
-        const chat::ChatFormat& format = formats.of(conversation);
+        const chat::ChatFormat& format = formats.of(conversation).format_for(conversation, flags.loss_on);
         const chat::ChatTokens tokens = format.tokens(conversation, *tokenizer, flags.loss_on);
         for (const std::string& trap : chat::traps_of(conversation, format, tokens)) ++traps[trap];
         if (flags.jsonl) {

@@ -262,6 +262,7 @@ TokenisedConversations ChatRecipe::tokenise_files(const RunPlan& plan, const std
               count_text(job.rank.size(), "rank"), seconds_since(start));
   else
     log::info("read {} of {} from {}", count_rows(made.ids.size() / each), given, made.from_cache);
+  if (!made.template_note.empty()) log::write_once(log::Level::info, made.template_note);
   if (made.skipped > 0)
     log::warning("{}: {}", given,
                  chat::RowCounts{.rows = made.rows,

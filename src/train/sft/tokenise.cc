@@ -111,9 +111,8 @@ class Encoder {
   Encoder(const ConversationSource& source, const chat::ChatFiles& files, const Tokenizer& tokenizer)
       : tokenizer_(tokenizer), loss_on_(source.loss_on) {
     for (const bool tools : {false, true}) {
-      const chat::TemplateSource opened = chat::open_template(files, source.template_name, tools);
-      facts_ += fmt::format("template {} {}\n", opened.text.size(), opened.text);
-      formats_.emplace_back(files, opened);
+      formats_.emplace_back(files, chat::open_template(files, source.template_name, tools));
+      facts_ += formats_.back().facts();
       formats_.back().set_time(source.date);
     }
     if (source.template_options.empty()) return;
@@ -124,13 +123,15 @@ class Encoder {
 
   /// The texts of the templates.
   const std::string& facts() const { return facts_; }
+  /// chat::TrainingFormat::note()
+  const std::string& template_note() const { return formats_.front().note(); }
 
   /// Adds what is worth a line in the log to `notes`. Throws Error::data.
   std::vector<int32_t> codes(chat::Conversation& conversation, std::set<std::string>& notes) const {
     Json keywords = keywords_;
     keywords.update(conversation.keywords);  // a row's own come first
     conversation.keywords = std::move(keywords);
-    const chat::ChatFormat& format = formats_[conversation.tools.is_array() ? 1 : 0];
+    const chat::ChatFormat& format = formats_[conversation.tools.is_array() ? 1 : 0].format_for(conversation, loss_on_);
     const chat::ChatTokens tokens = format.tokens(conversation, tokenizer_, loss_on_);
     notes.merge(chat::traps_of(conversation, format, tokens));
     std::vector<int32_t> codes(tokens.ids.size());
@@ -144,7 +145,7 @@ class Encoder {
  private:
   const Tokenizer& tokenizer_;
   chat::LossOn loss_on_;
-  std::vector<chat::ChatFormat> formats_;  ///< for conversations without and with tools
+  std::vector<chat::TrainingFormat> formats_;  ///< for conversations without and with tools
   Json keywords_ = Json::object();
   std::string facts_;
 };
@@ -417,14 +418,18 @@ TokenisedConversations tokenise(const ConversationSource& source, const chat::Ch
     made = read_cache(cache);
   });
   const bool missing = !made;
-  if (!scalars.any(missing)) return std::move(*made);
+  const auto with_note = [&] {
+    made->template_note = encoder->template_note();
+    return std::move(*made);
+  };
+  if (!scalars.any(missing)) return with_note();
 
   Share share(source, *encoder, rank);
   together(scalars, [&] { share.read(); });
   const std::vector<std::string> shares = gather_long(scalars, text_of(share));
   together(scalars, [&] { made = join(shares); });
   if (!cache.empty() && rank.local_rank() == 0 && missing) write_cache(cache, *made);
-  return std::move(*made);
+  return with_note();
 }
 
 }  // namespace trireme

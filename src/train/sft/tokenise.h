@@ -11,7 +11,7 @@
 #include "comm/scalars.h"
 #include "data/chat/conversation_rows.h"
 #include "data/chat/training_rows.h"
-#include "text/chat/chat_format.h"
+#include "text/chat/training_version.h"
 #include "text/tokenizer.h"
 
 namespace trireme {
@@ -36,6 +36,7 @@ struct TokenisedConversations {
   std::string first_skipped;
   std::map<std::string, uint64_t> reasons;  ///< bad rows by their reason (chat::RowCounts)
   std::map<std::string, uint64_t> notes;    ///< what is worth a line in the log, and of how many rows
+  std::string template_note;                ///< chat::TrainingFormat::note()
   std::string from_cache;                   ///< the file that they come from; empty: tokenised now
 };
 
