@@ -22,8 +22,8 @@ constexpr const char* kKeptWhere = "the model's generation settings";
 constexpr std::string_view kTemplates = "additional_chat_templates/", kTemplate = ".jinja";
 
 constexpr const char* kTokenFields[] = {"bos_token_id", "eos_token_id", "pad_token_id", "cls_token_id", "sep_token_id"};
-constexpr const char* kKnown[] = {"do_sample",          "temperature",    "top_k",      "top_p",
-                                  "repetition_penalty", "max_new_tokens", "max_length", "suppress_tokens"};
+constexpr const char* kKnown[] = {"do_sample",          "min_p",          "temperature", "top_k",          "top_p",
+                                  "repetition_penalty", "max_new_tokens", "max_length",  "suppress_tokens"};
 
 /// Settings that change texts there and are not implemented here, with the number that has no effect (null and false
 /// never have one).
@@ -47,7 +47,6 @@ constexpr Other kOthers[] = {{"num_beams", 1},
                              {"sequence_bias", 0},
                              {"min_length", 0},
                              {"min_new_tokens", 0},
-                             {"min_p", 0},
                              {"typical_p", 1},
                              {"epsilon_cutoff", 0},
                              {"eta_cutoff", 0},
@@ -294,6 +293,7 @@ GenerationSettings generation_settings(const std::string& files, std::string_vie
   constexpr double kMost = std::numeric_limits<float>::max(), kLeast = std::numeric_limits<float>::min();
   settings.draws = fields.flag("do_sample");
   settings.temperature = fields.number("temperature", 0, kMost);
+  settings.min_p = fields.number("min_p", 0, 1);
   settings.top_p = fields.number("top_p", kLeast, 1);
   settings.repetition_penalty = fields.number("repetition_penalty", kLeast, kMost);
   settings.top_k = fields.count("top_k");

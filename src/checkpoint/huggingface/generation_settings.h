@@ -54,7 +54,7 @@ struct GenerationSettings {
   std::vector<TokenId> end;      ///< eos_token_id: each ends a text; empty: not given
   std::optional<TokenId> begin;  ///< bos_token_id
   std::optional<bool> draws;     ///< do_sample; false: always the most probable token
-  std::optional<double> temperature, top_p, repetition_penalty;
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<int64_t> top_k, max_new_tokens;
   std::optional<int64_t> max_length;        ///< of prompt and new tokens together
   std::vector<TokenId> suppressed;          ///< never drawn
