@@ -165,6 +165,23 @@ TEST_F(Sft, TheTokenThatEndsATrainedTurnEndsTextsEverywhere) {
   EXPECT_EQ(read_text(path("merged/chat_template.jinja")), chat);
 }
 
+TEST_F(Sft, AnEosTokenOfTheUsersEndsTextsAndIsWhatTemplatesWrite) {
+  Json config = read_json(path("model/tokenizer_config.json"));
+  config["additional_special_tokens"] = {"<turn>"};
+  write_text(path("model/tokenizer_config.json"), dump_json(config));
+  std::string chat = kChatTemplate;
+  chat.replace(chat.find("'</s>\\n'"), 9, "eos_token");
+  write_text(path("model/chat_template.jinja"), chat);
+  done("run", {"--epochs", "1", "--eos-token", "<turn>"});
+  const Outcome exported = run(trireme_command({"export", "--model", path("run"), "--output", path("exported")}));
+  ASSERT_EQ(exported.code, 0) << exported.output;
+  EXPECT_EQ(read_json(path("exported/generation_config.json")).at("eos_token_id"), Json({265, 0}));
+  EXPECT_EQ(read_json(path("exported/tokenizer_config.json")).at("eos_token"), Json("<turn>"));
+  EXPECT_THAT(run(trireme_command({"tokenizer", "chat", "--tokenizer", path("run"), path("data.jsonl")})).output,
+              HasSubstr("     265 * \"<turn>\"\n"));
+  expect_refused(2, "--eos-token is \"<none>\", but ", {"--eos-token", "<none>"});
+}
+
 TEST_F(Sft, ResumesWithTheSameBits) {
   const std::vector<std::string> flags = {"--epochs",          "2",    "--checkpoint.every", "3",
                                           "--checkpoint.keep", "0",    "--model.dropout",    "0.1",

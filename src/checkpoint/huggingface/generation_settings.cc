@@ -279,6 +279,21 @@ std::string with_tokenizer_file(const std::string& files, const std::string& nam
   return dump_json(all);
 }
 
+std::string with_eos_token(const std::string& files, const std::string& token) {
+  std::map<std::string, std::string> kept = kept_tokenizer_files(files, kKeptWhere);
+  kept.try_emplace("tokenizer_config.json", "{}");
+  std::string made = files;
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const auto text = kept.find(name);
+    if (text == kept.end()) continue;
+    Json config = parse_json(text->second, name);
+    require(config.is_object(), ErrorKind::data, "{} is not a JSON object", name);
+    config["eos_token"] = token;
+    made = with_tokenizer_file(made, name, dump_json(config, 2));
+  }
+  return made;
+}
+
 GenerationSettings generation_settings(const std::string& files, std::string_view where) {
   GenerationSettings settings;
   if (files.empty()) return settings;

@@ -42,6 +42,9 @@ std::map<std::string, std::string> kept_tokenizer_files(const std::string& files
 /// read_generation_files()'s text with this text as one of its "tokenizer_files".
 std::string with_tokenizer_file(const std::string& files, const std::string& name, const std::string& text);
 
+/// read_generation_files()'s text with this token as the eos_token of the tokenizer's files. Throws Error::data.
+std::string with_eos_token(const std::string& files, const std::string& token);
+
 /// read_generation_files()'s text with these ids before the others that end a text (eos_token_id). document_end: the
 /// tokenizer's, which ends texts, and begins them, where the files name nothing.
 std::string with_end_tokens(const std::string& files, std::span<const TokenId> ends,

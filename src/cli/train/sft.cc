@@ -25,6 +25,8 @@ constexpr OptionFlag kFlags[] = {
     {"--lora-rank", "lora.rank", "N", "train adapters of this rank instead of the weights (docs/lora.md)"},
     {"--adapter", "lora.adapter", "DIR", "continue training this LoRA adapter instead of the weights"},
     {"--chat-template", "chat.template", "FILE|NAME", "instead of the model's usual template"},
+    {"--eos-token", "chat.eos-token", "TOKEN",
+     "token of the tokenizer that ends texts from now on, such as <|im_end|>"},
     {"--skip-bad-rows", "chat.skip-bad-rows", "", "skip and count rows without a usable conversation"},
 };
 

@@ -176,6 +176,13 @@ void ChatRecipe::take_template(Opened& opened) {
   if (chat.date.empty() && opened.resume) chat.date = opened.resumed.chat.date;
   if (chat.date.empty()) chat.date = today_;
   const std::string& where = opened.path();
+  if (!chat.eos_token.empty()) {
+    tokenizer_ = tokenizer_from_json(opened.tokenizer_json, where + "/tokenizer.json");
+    require(tokenizer_->token_to_id(chat.eos_token).has_value(), ErrorKind::config,
+            "{} is \"{}\", but {} has no such token; use one that it has", opened.loaded.config.names("chat.eos-token"),
+            chat.eos_token, where + "/tokenizer.json");
+    opened.generation = with_eos_token(opened.generation, chat.eos_token);
+  }
   files_ = chat::chat_files_of(kept_tokenizer_files(opened.generation, where), where);
   if (chat.chat_template.empty() || !std::filesystem::is_regular_file(chat.chat_template)) return;
   const chat::TemplateSource own = chat::open_template(files_, chat.chat_template, false);
