@@ -165,6 +165,33 @@ TEST_F(Sft, TheTokenThatEndsATrainedTurnEndsTextsEverywhere) {
   EXPECT_EQ(read_text(path("merged/chat_template.jinja")), chat);
 }
 
+TEST_F(Sft, ShowsWhatATunerLooksAt) {
+  const Outcome outcome = done("run", {"--epochs", "2", "--chat.packing", "false", "--log.every", "5"});
+  EXPECT_THAT(outcome.output, ContainsRegex("step +15/30 \\| epoch  1.00 \\| loss +[0-9.]+ \\| mean +[0-9.]+ \\| lr"));
+  const RunLog log = log_of("run");
+  EXPECT_NEAR(log.steps.at(3).epoch.value(), 1.0, 0.06);
+  EXPECT_NE(log.steps.at(1).interval_loss, log.steps.at(1).loss);
+  const std::string best = path("run") + "/best";
+  EXPECT_THAT(outcome.output, ContainsRegex("best snapshot  .*run/best: step 30, validation loss [0-9.]+\n"));
+  EXPECT_THAT(outcome.output, HasSubstr("trireme sample --model " + best + " --chat --interactive\n"));
+  EXPECT_THAT(outcome.output, HasSubstr("trireme export --model " + best + " --output " + path("run") + "-model\n"));
+}
+
+TEST_F(Sft, EndsEarlyWhereTheValidationLossNoLongerFalls) {
+  const std::vector<std::string> flags = {
+      "--epochs",        "50", "--evaluation.every", "2", "--evaluation.patience", "3",
+      "--learning-rate", "5",  "--optim.clip",       "0", "--optim.warmup-steps",  "0"};
+  const Outcome outcome = done("run", flags);
+  EXPECT_THAT(outcome.output,
+              HasSubstr("training ends early: the validation loss has not been lower in 3 evaluations in a row"));
+  const int64_t last = log_of("run").steps.back().step;
+  EXPECT_LT(last, 100);
+  EXPECT_THAT(done("run", flags).output, HasSubstr("training ends early"));  // and so does its resume
+  EXPECT_EQ(log_of("run").steps.back().step, last);
+  expect_refused(2, "evaluation.patience (flag --evaluation.patience) is set, but there is no validation data",
+                 {"--evaluation.patience", "2", "--validation-share", "0"});
+}
+
 TEST_F(Sft, AnEosTokenOfTheUsersEndsTextsAndIsWhatTemplatesWrite) {
   Json config = read_json(path("model/tokenizer_config.json"));
   config["additional_special_tokens"] = {"<turn>"};

@@ -377,9 +377,11 @@ void ChatRecipe::read_rows(RunPlan& plan, const TrainingJob& job) {
     plan.data_files.push_back(fact_of(data.train, train_, config.chat.packing));
     if (!validation_.rows.empty())
       plan.data_files.push_back(fact_of(has_file ? data.validation : data.train, validation_, config.chat.packing));
-    require(!config.evaluation.only || !validation_.rows.empty(), ErrorKind::config,
-            "{} is set, but there is no validation data; name --validation FILE or set --validation-share",
-            plan.loaded.where("evaluation.only"));
+    for (const auto& [option, is_set] : {std::pair("evaluation.only", config.evaluation.only),
+                                         {"evaluation.patience", config.evaluation.patience > 0}})
+      require(!is_set || !validation_.rows.empty(), ErrorKind::config,
+              "{} is set, but there is no validation data; name --validation FILE or set --validation-share",
+              plan.loaded.where(option));
     take_rows(plan, job);
     plan_steps(plan);
     if (plan.resume) check_resume(plan);
@@ -433,6 +435,23 @@ bool ChatRecipe::evaluate_rows(Work& work) {
   return true;
 }
 
+void ChatRecipe::close(const Run& run) const {
+  const RunCounters& progress = run.progress;
+  std::string model = run.config().run.dir;
+  std::error_code unreadable;
+  if (progress.best_step >= 0 && std::filesystem::exists(model + "/best", unreadable)) {
+    model += "/best";
+    log::info("best snapshot  {}: step {}, validation loss {:.4f}", model, progress.best_step, progress.best_loss);
+  }
+  const auto word = [](const std::string& path) { return path.find(' ') == path.npos ? path : "'" + path + "'"; };
+  const std::string name = word(model), output = word(run.config().run.dir + "-model");
+  log::info("talk with it   trireme sample --model {} --chat --interactive", name);
+  log::info("export it      trireme export --model {} --output {}", name, output);
+  log::info(
+      "serve it       trireme export --model {} --output {} --gguf q8_0   for llama.cpp and ollama (docs/serving.md)",
+      name, output);
+}
+
 Task ChatRecipe::begin(Work& work, const TrainingJob& job) {
   const RunPlan& plan = work.run.plan;
   const double rows = static_cast<double>(epochs_.rows) / static_cast<double>(epochs_.steps_per_epoch());
@@ -445,6 +464,8 @@ Task ChatRecipe::begin(Work& work, const TrainingJob& job) {
   task.tokens = [this](uint64_t samples) {
     return static_cast<uint64_t>(std::llround(row_length() * static_cast<double>(samples)));
   };
+  task.epoch = [this](uint64_t samples) { return static_cast<double>(samples) / static_cast<double>(epochs_.rows); };
+  task.is_finished = [&run = work.run] { return is_patience_over(run); };
   task.facts = [this, &plan, &job](const PeakRate& peak) { return report_facts(plan, job, peak); };
   task.evaluates_first = task.evaluates_last = !validation_.rows.empty();
   task.saves_first = plan.extra_snapshots.contains(0);

@@ -29,6 +29,7 @@ class ChatRecipe : public Recipe {
   RunPlan open(const Resolved& start, const TrainingJob& job) override;
   void make_weights(Run& run) override { make_first_weights(run, "--model"); }
   Task begin(Work& work, const TrainingJob& job) override;
+  void close(const Run& run) const override;
 
  protected:
   /// The largest step, as far as it is known before the files are read.
