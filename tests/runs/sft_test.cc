@@ -165,6 +165,17 @@ TEST_F(Sft, TheTokenThatEndsATrainedTurnEndsTextsEverywhere) {
   EXPECT_EQ(read_text(path("merged/chat_template.jinja")), chat);
 }
 
+TEST_F(Sft, TrainsOnSeveralFilesAndFolders) {
+  std::filesystem::create_directory(path("more"));
+  write_text(path("more/a.jsonl"), rows(8));
+  const Outcome outcome = done("run", {"--data", path("data.jsonl") + "=20", "--data", path("more"), "--epochs", "1",
+                                       "--validation-share", "0", "--chat.packing", "false"});
+  EXPECT_THAT(outcome.output, HasSubstr("data.jsonl: an epoch has 20 conversations of 60"));
+  EXPECT_THAT(outcome.output, HasSubstr("more: 28 conversations with "));
+  EXPECT_EQ(log_of("run").steps.back().step, 7);
+  expect_refused(2, "expected FILE, FILE=N for N of its rows", {"--data", path("data.jsonl") + "=x"});
+}
+
 TEST_F(Sft, ShowsWhatATunerLooksAt) {
   const Outcome outcome = done("run", {"--epochs", "2", "--chat.packing", "false", "--log.every", "5"});
   EXPECT_THAT(outcome.output, ContainsRegex("step +15/30 \\| epoch  1.00 \\| loss +[0-9.]+ \\| mean +[0-9.]+ \\| lr"));
@@ -309,6 +320,8 @@ TEST_F(Sft, SaysWhatIsWorthALineAboutItsConversations) {
   const Outcome outcome = done("run", {"--run.steps", "1", "--skip-bad-rows", "--chat-template", path("noend.jinja")});
   EXPECT_THAT(outcome.output, HasSubstr("2 skipped of 22 rows: 1 x "));
   EXPECT_THAT(outcome.output, HasSubstr("1 x no turn of the assistant"));
+  EXPECT_THAT(outcome.output, HasSubstr("left-out.txt lists them"));
+  EXPECT_THAT(read_text(path("run/left-out.txt")), HasSubstr("data.jsonl row 22: no turn of the assistant\n"));
   EXPECT_THAT(outcome.output, HasSubstr("20 of 20 conversations: no special token ends what the assistant says"));
 }
 
@@ -411,11 +424,6 @@ TEST_F(Sft, RefusesWhatItCannotDo) {
   };
   refused({"sft", "--data", path("data.jsonl")}, 2, "--model is missing: the folder of the model to train");
   refused({"sft", "--model", path("model")}, 2, "--data is missing: a file of conversations");
-  std::vector<std::string> twice = words("refused");
-  twice.insert(twice.end(), {"--data", path("b.jsonl")});
-  refused(twice, 2,
-          "--data is given twice, " + path("data.jsonl") + " and " + path("b.jsonl") +
-              ", but one file or data set is read; write both into one file");
   expect_refused(1, "--data " + path("nosuch.jsonl") + " does not exist", {"--data", path("nosuch.jsonl")});
   expect_refused(2, "data.split (flag --data.split) has no effect when training on conversations; remove it",
                  {"--data.split", "9,1"});

@@ -86,6 +86,11 @@ class Formats {
     return *made;
   }
 
+  std::string eos_token() const {
+    const auto token = files_.tokens.find("eos_token");
+    return token == files_.tokens.end() ? "" : token->second;
+  }
+
  private:
   const TokenizerChatFlags& flags_;
   chat::ChatFiles files_;
@@ -117,22 +122,26 @@ void run_tokenizer_chat(const TokenizerChatFlags& flags) {
   for (const std::string& file : conversation_files(flags.file)) {
     uint64_t shown_rows = 0;
     std::map<std::string, uint64_t> traps;
+    const auto show_one = [&](uint64_t row, const char* part, const chat::ChatTokens& tokens) {
+      if (flags.jsonl) return print_json(file, row, part, tokens);
+      print_text(fmt::format("{} row {}{}{}", file, row, part == nullptr ? "" : " ", part == nullptr ? "" : part),
+                 tokens, *tokenizer);
+    };
     const auto show = [&](uint64_t row, const std::vector<chat::Conversation>& conversations) {
       if (row < flags.first) return true;
       for (size_t i = 0; i < conversations.size(); ++i) {
         const char* const part = conversations.size() < 2 ? nullptr : i == 0 ? "chosen" : "rejected";
         chat::Conversation conversation = conversations[i];
+        if (conversation.text) {
+          show_one(row, part, chat::text_tokens(*conversation.text, formats.eos_token(), *tokenizer));
+          continue;
+        }
         add_keywords(conversation, flags.format);
         conversation.keywords.update(conversations[i].keywords);  // a row's own come first
         const chat::ChatFormat& format = formats.of(conversation).format_for(conversation, flags.loss_on);
         const chat::ChatTokens tokens = format.tokens(conversation, *tokenizer, flags.loss_on);
         for (const std::string& trap : chat::traps_of(conversation, format, tokens)) ++traps[trap];
-        if (flags.jsonl) {
-          print_json(file, row, part, tokens);
-        } else {
-          print_text(fmt::format("{} row {}{}{}", file, row, part == nullptr ? "" : " ", part == nullptr ? "" : part),
-                     tokens, *tokenizer);
-        }
+        show_one(row, part, tokens);
       }
       return ++shown_rows != flags.most;
     };

@@ -10,9 +10,12 @@ namespace {
 
 constexpr OptionFlag kFlags[] = {
     {"--model", "model.init", "MODEL", "the model to train: a folder, a name of the Hugging Face hub, or a run"},
-    {"--data", "data.train", "DATA", "conversations: a file, or a data set of the hub", Collects::nothing, kOneFile},
+    {"--data", "data.train", "DATA",
+     "conversations: a file, a folder, or a data set of the hub; may be repeated. FILE=1000 takes so many of its rows, "
+     "FILE=0.5 or FILE=2.0 each so many times",
+     Collects::values},
     {"--validation", "data.validation", "DATA", "conversations for validation, which are not trained on",
-     Collects::nothing, kOneFile},
+     Collects::values},
     {"--validation-share", "chat.validation-share", "X",
      "without --validation: this share of the conversations (0.05)"},
     {"--output", "run.dir", "RUN", "run folder with snapshots and logs; the same command resumes it (run)"},

@@ -13,9 +13,6 @@
 
 namespace trireme {
 
-/// The reason for OptionFlag::if_twice.
-constexpr const char* kOneFile = "but one file or data set is read; write both into one file";
-
 /// What is particular to a command.
 struct TuningCommand {
   const char *name, *purpose;

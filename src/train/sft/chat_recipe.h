@@ -64,6 +64,9 @@ class ChatRecipe : public Recipe {
   std::vector<std::string> files_of(const std::string& given, const char* option, const TrainingJob& job) const;
   TokenisedConversations tokenise_files(const RunPlan& plan, const std::string& given, const char* option,
                                         const TrainingJob& job) const;
+  /// Of several files or data sets (data_parts.h).
+  TokenisedConversations tokenise_parts(const RunPlan& plan, const std::string& given, const char* option,
+                                        const TrainingJob& job) const;
   /// What the conversations teach to end with ends the model's texts, in samples and exports, too.
   void take_end_of_turns(RunPlan& plan, const chat::CodedIds& conversations);
   /// Resolves the steps, and when something happens.
