@@ -203,6 +203,41 @@ TEST_F(Sft, EndsEarlyWhereTheValidationLossNoLongerFalls) {
                  {"--evaluation.patience", "2", "--validation-share", "0"});
 }
 
+TEST_F(Sft, TakesTheArgumentsOfTrl) {
+  const Outcome outcome = run(trireme_command({"sft",
+                                               "--model_name_or_path",
+                                               path("model"),
+                                               "--dataset_name",
+                                               path("data.jsonl"),
+                                               "--output_dir",
+                                               path("trl"),
+                                               "--max_length",
+                                               "48",
+                                               "--per_device_train_batch_size",
+                                               "4",
+                                               "--max_steps",
+                                               "3",
+                                               "--warmup_ratio",
+                                               "0.1",
+                                               "--lr_scheduler_type",
+                                               "cosine",
+                                               "--assistant_only_loss",
+                                               "True",
+                                               "--report_to",
+                                               "none",
+                                               "--logging_steps",
+                                               "1",
+                                               "--launch.threads",
+                                               "1",
+                                               "--log.peak-tflops",
+                                               "1"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("1 key of trl-sft has no effect here (--verbose shows why): report_to"));
+  EXPECT_EQ(log_of("trl").steps.size(), 3U);
+  EXPECT_THAT(outcome.output, HasSubstr("4 rows per step: 1 rank x 1 micro-batch of 4"));
+  EXPECT_THAT(outcome.output, HasSubstr("on assistant"));
+}
+
 TEST_F(Sft, AnEosTokenOfTheUsersEndsTextsAndIsWhatTemplatesWrite) {
   Json config = read_json(path("model/tokenizer_config.json"));
   config["additional_special_tokens"] = {"<turn>"};

@@ -58,6 +58,7 @@ const TuningCommand kDpoCommand{
         "Trains a language model on pairs of answers, of which one is preferred (DPO): the chosen answer becomes more "
         "likely than the rejected one, compared with the model that the training starts from. The same command resumes "
         "a run.",
+    .dialect = "trl-dpo",
     .notes = kNotes,
     .defaults = kDefaults,
     .flags = kFlags,

@@ -52,6 +52,7 @@ const TuningCommand kSftCommand{
         "Fine-tunes a language model on conversations: messages, ShareGPT, Alpaca, or prompt and completion. The "
         "model's own chat template makes text of them, and the model is trained on what the assistant says. The same "
         "command resumes a run.",
+    .dialect = "trl-sft",
     .notes = kNotes,
     .defaults = kDefaults,
     .flags = kFlags,

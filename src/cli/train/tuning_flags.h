@@ -16,6 +16,7 @@ namespace trireme {
 /// What is particular to a command.
 struct TuningCommand {
   const char *name, *purpose;
+  const char* dialect;           ///< of the same script of TRL
   const char *notes, *defaults;  ///< text of --help, also about defaults that differ
   std::span<const OptionFlag> flags;
   std::vector<std::string> (*default_flags)();  ///< for load_config()
