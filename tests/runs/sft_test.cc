@@ -183,7 +183,7 @@ TEST_F(Sft, ShowsWhatATunerLooksAt) {
   EXPECT_NEAR(log.steps.at(3).epoch.value(), 1.0, 0.06);
   EXPECT_NE(log.steps.at(1).interval_loss, log.steps.at(1).loss);
   const std::string best = path("run") + "/best";
-  EXPECT_THAT(outcome.output, ContainsRegex("best snapshot  .*run/best: step 30, validation loss [0-9.]+\n"));
+  EXPECT_THAT(outcome.output, ContainsRegex("best snapshot: .*run/step-00000030, validation loss [0-9.]+"));
   EXPECT_THAT(outcome.output, HasSubstr("trireme sample --model " + best + " --chat --interactive\n"));
   EXPECT_THAT(outcome.output, HasSubstr("trireme export --model " + best + " --output " + path("run") + "-model\n"));
 }

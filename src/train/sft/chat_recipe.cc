@@ -465,13 +465,9 @@ bool ChatRecipe::evaluate_rows(Work& work) {
 }
 
 void ChatRecipe::close(const Run& run) const {
-  const RunCounters& progress = run.progress;
   std::string model = run.config().run.dir;
   std::error_code unreadable;
-  if (progress.best_step >= 0 && std::filesystem::exists(model + "/best", unreadable)) {
-    model += "/best";
-    log::info("best snapshot  {}: step {}, validation loss {:.4f}", model, progress.best_step, progress.best_loss);
-  }
+  if (run.progress.best_step >= 0 && std::filesystem::exists(model + "/best", unreadable)) model += "/best";
   const auto word = [](const std::string& path) { return path.find(' ') == path.npos ? path : "'" + path + "'"; };
   const std::string name = word(model), output = word(run.config().run.dir + "-model");
   log::info("talk with it   trireme sample --model {} --chat --interactive", name);
