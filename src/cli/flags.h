@@ -21,21 +21,19 @@
 namespace trireme {
 
 /// What becomes of the values of a flag that may be repeated.
-enum class Collects { nothing, list, object };
+enum class Collects { nothing, values, list, object };
 
 /// A command's own name for a native option.
 struct OptionFlag {
   const char *flag, *option, *value, *help;  ///< "--epochs", "chat.epochs", "X"; value "": it is a switch
-  /// list: NAME=VALUE,...; object: JSON with the members NAME.
+  /// values: VALUE, ...; list: NAME=VALUE,...; object: JSON with the members NAME.
   Collects collects = Collects::nothing;
-  /// Why two different values are refused; nullptr: the last one counts.
-  const char* if_twice = nullptr;
 };
 
 /// Values of repeated flags.
 class CollectedOptions {
  public:
-  /// Throws Error::usage unless the value is NAME=VALUE.
+  /// Throws Error::usage unless the value of a list or an object is NAME=VALUE.
   void add(const OptionFlag& flag, const std::string& value);
   /// "--chat.roles=customer=user, agent=assistant"
   std::vector<std::string> words() const;

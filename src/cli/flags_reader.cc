@@ -162,19 +162,11 @@ class Flags::Reader {
   }
 
   void read_option_flag(const OptionFlag& flag, const FlagWord& typed) {
-    const bool more = at_ < words_.size();
-    if (flag.if_twice) {
-      const std::string value = typed.value ? *typed.value : more ? words_[at_] : "";
-      const auto before = std::ranges::find(single_, &flag, &std::pair<const OptionFlag*, std::string>::first);
-      require(before == single_.end() || before->second == value, ErrorKind::usage, "{} is given twice, {} and {}, {}",
-              flag.flag, before == single_.end() ? "" : before->second, value, flag.if_twice);
-      single_.emplace_back(&flag, value);
-    }
     if (flag.collects == Collects::nothing) {
       rest_.push_back(std::string("--") + flag.option + (typed.value ? "=" + *typed.value : ""));
       return;  // its value follows
     }
-    require(typed.value || more, ErrorKind::usage, "{} needs NAME=VALUE", flag.flag);
+    require(typed.value || at_ < words_.size(), ErrorKind::usage, "{} needs {}", flag.flag, flag.value);
     collected_.add(flag, typed.value ? *typed.value : words_[at_++]);
   }
 
@@ -313,7 +305,6 @@ class Flags::Reader {
   size_t at_ = 0;
   bool ended_ = false, help_ = false;
   std::vector<std::string> unknown_, rest_, problems_;
-  std::vector<std::pair<const OptionFlag*, std::string>> single_;  ///< flags with if_twice, and their values
   CollectedOptions collected_;
 };
 

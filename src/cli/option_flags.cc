@@ -47,11 +47,12 @@ FlagShape shape_of(const Option& option) {
 
 void CollectedOptions::add(const OptionFlag& flag, const std::string& value) {
   const size_t sign = value.find('=');
-  require(sign != std::string::npos && sign > 0 && sign + 1 < value.size(), ErrorKind::usage,
-          "{} {}: expected NAME=VALUE", flag.flag, value);
+  const bool is_pair = sign != std::string::npos && sign > 0 && sign + 1 < value.size();
+  require(is_pair || flag.collects == Collects::values, ErrorKind::usage, "{} {}: expected NAME=VALUE", flag.flag,
+          value);
   auto one = std::ranges::find(collected_, &flag, &Collected::flag);
   if (one == collected_.end()) one = collected_.insert(one, {.flag = &flag, .text = ""});
-  if (flag.collects == Collects::list) {
+  if (flag.collects != Collects::object) {
     one->text += (one->text.empty() ? "" : ", ") + value;
     return;
   }

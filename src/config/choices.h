@@ -226,7 +226,9 @@ struct Names<OnSpike> {
 
 /// A column of the lines of steps, after the step.
 enum class LogColumn : uint8_t {
+  epoch,
   loss,
+  mean,
   rate,
   gradient,
   tokens_per_second,
@@ -245,7 +247,8 @@ enum class LogColumn : uint8_t {
 template <>
 struct Names<LogColumn> {
   static constexpr Named<LogColumn> kAll[] = {
-      {"loss", LogColumn::loss},         {"lr", LogColumn::rate},
+      {"epoch", LogColumn::epoch},       {"loss", LogColumn::loss},
+      {"mean", LogColumn::mean},         {"lr", LogColumn::rate},
       {"grad", LogColumn::gradient},     {"tok/s", LogColumn::tokens_per_second},
       {"measures", LogColumn::measures}, {"ms/step", LogColumn::ms_per_step},
       {"wait", LogColumn::wait},         {"mfu", LogColumn::mfu},

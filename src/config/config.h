@@ -431,7 +431,8 @@ struct LogOptions {
              "print a progress line when no line was printed for this many seconds (0: only every log.every steps)", 0,
              1e6);
     v.text("columns", columns,
-           "numbers in the line of a step, in this order, such as loss,lr,ppl,samples: loss, lr, grad, tok/s, measures "
+           "numbers in the line of a step, in this order, such as loss,lr,ppl,samples: epoch, loss, mean (of the "
+           "losses since the last line), lr, grad, tok/s, measures "
            "(of the task), ms/step, wait, mfu, ppl, memory, samples, samples/s, flop/s; all: every one (empty: in this "
            "order, those that fit 120 characters)");
     v.integer(
@@ -476,7 +477,7 @@ struct LaunchOptions {
 };
 
 struct EvaluationOptions {
-  int64_t every = 250, batches = 20;
+  int64_t every = 250, batches = 20, patience = 0;
   bool only = false, next_batches = false;
   template <class V>
   void visit(V& v) {
@@ -485,6 +486,9 @@ struct EvaluationOptions {
     v.flag("next-batches", next_batches,
            "each evaluation reads the validation batches after those of the one before it, as NeoX does; false: always "
            "the first ones, so that losses of a run differ by the model alone");
+    v.integer("patience", patience,
+              "end the training after this number of evaluations in a row without a lower validation loss (0: never)",
+              0, 1 << 20);
     v.flag("only", only, "evaluate and stop");
   }
 };

@@ -15,6 +15,7 @@
 #include "config/choices.h"
 #include "config/flag_word.h"
 #include "config/setting.h"
+#include "config/trl.h"
 
 namespace trireme {
 namespace {
@@ -291,7 +292,8 @@ void Translation::set(std::string option, Value value, Origin origin) {
 }
 
 std::span<const Dialect* const> dialects() {
-  static constexpr const Dialect* all[] = {&kAccelerate, &kIntelNanogpt, &kNanogpt, &kGptNeox};
+  static constexpr const Dialect* all[] = {&kAccelerate, &kIntelNanogpt, &kNanogpt,      &kGptNeox,
+                                           &kTrlSft,     &kTrlDpo,       &kLlamaFactory, &kAxolotl};
   return all;
 }
 

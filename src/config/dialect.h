@@ -151,8 +151,10 @@ Translation translate(const Dialect& dialect, const std::vector<Setting>& settin
                       std::vector<std::string>* problems = nullptr);
 
 extern const Dialect kAccelerate;
+extern const Dialect kAxolotl;
 extern const Dialect kGptNeox;
 extern const Dialect kIntelNanogpt;
+extern const Dialect kLlamaFactory;
 extern const Dialect kNanogpt;
 
 /// Number of ids of a folder of GPT-2 tokens without a sidecar: 50257. Nothing if there is a sidecar or no token file.

@@ -60,8 +60,14 @@ std::string table_cell(std::string text) {
 }
 
 void append_dialect(std::string& page, const Dialect& dialect) {
-  page += fmt::format("\n## Dialect {}\n\n{}.\n\n| key | default | what Trireme does |\n|---|---|---|\n", dialect.name,
-                      dialect.help);
+  page += fmt::format("\n## Dialect {}\n\n{}.\n", dialect.name, dialect.help);
+  for (const Dialect* other : dialects()) {
+    if (other != &dialect && other->keys.data() == dialect.keys.data() && page.find(other->help) != page.npos) {
+      page += fmt::format("Its keys are those of {}.\n", other->name);
+      return;
+    }
+  }
+  page += "\n| key | default | what Trireme does |\n|---|---|---|\n";
   for (const DialectKey& key : dialect.keys) {
     const char* role = key.role == KeyRole::no_effect ? "no effect: " : key.role == KeyRole::refused ? "refused: " : "";
     page += fmt::format("| {} | {} | {}{} |\n", key.name, table_cell(yaml_text(key.default_value)), role,

@@ -12,7 +12,7 @@ namespace trireme {
 
 struct ChatOptions {
   chat::LossOn loss_on = chat::LossOn::assistant;
-  std::string chat_template, template_options, columns, roles, date, cache_dir;
+  std::string chat_template, template_options, eos_token, columns, roles, date, cache_dir;
   bool skip_bad_rows = false, packing = true;
   double validation_share = 0.05, epochs = 3;
 
@@ -25,6 +25,10 @@ struct ChatOptions {
            "chat template: a file, or the name of one of the model's templates (empty: the model's usual one)");
     v.text("template-options", template_options,
            "variables of the template as a JSON object, like {\"enable_thinking\": false} (empty: none)");
+    v.text(
+        "eos-token", eos_token,
+        "token of the tokenizer that becomes its eos_token, as <|im_end|>: templates write it, texts of the model end "
+        "at it (empty: the tokenizer's own)");
     v.text("columns", columns,
            "names of columns in the files, like messages=dialog, content=text (empty: the usual ones)");
     v.text("roles", roles, "the files' words for roles, like customer=user, agent=assistant (empty: the usual ones)");

@@ -51,6 +51,13 @@ void check_model(const LoadedConfig& loaded) {
           model.heads, loaded.where("model.width"), model.width, near_divisors(model.width, model.heads));
 }
 
+void check_evaluation(const LoadedConfig& loaded) {
+  const EvaluationOptions& evaluation = loaded.config.evaluation;
+  require(evaluation.patience == 0 || evaluation.every > 0, ErrorKind::config,
+          "{} counts evaluations during the training, but {} is 0; set it to a number of steps",
+          loaded.where("evaluation.patience"), loaded.where("evaluation.every"));
+}
+
 void check_schedule(const LoadedConfig& loaded) {
   const OptimOptions& optim = loaded.config.optim;
   require(optim.schedule != RateCourse::exponential || optim.schedule_form == ScheduleForm::neox, ErrorKind::config,
@@ -183,6 +190,7 @@ void validate(const LoadedConfig& loaded) {
   check_overridden(loaded);
   check_lora(loaded);
   check_model(loaded);
+  check_evaluation(loaded);
   check_schedule(loaded);
   check_sequence(loaded);
   check_data(loaded);

@@ -44,6 +44,7 @@ void SamplingOptions::validate() const {
   require(std::isfinite(temperature) && temperature >= 0, ErrorKind::usage,
           "--temperature is {}, expected a number above 0, or 0 for the most probable token", temperature);
   require(top_k >= 0, ErrorKind::usage, "--top-k is {}, expected at least 1, or 0 for all tokens", top_k);
+  require(min_p >= 0 && min_p <= 1, ErrorKind::usage, "--min-p is {}, expected a number from 0 to 1", min_p);
   require(top_p > 0 && top_p <= 1, ErrorKind::usage, "--top-p is {}, expected a number above 0 and at most 1", top_p);
 }
 
@@ -64,6 +65,8 @@ TokenId choose_token(std::span<const float> logits, const SamplingOptions& optio
     std::ranges::transform(order, weights.begin(), weight);
     keep_top_p(weights, std::accumulate(weights.begin(), weights.end(), 0.0), options.top_p, order);
   }
+  if (options.min_p > 0)  // the largest has the weight 1
+    std::erase_if(order, [&](uint32_t id) { return weight(id) < options.min_p; });
   double total = 0;
   for (const uint32_t id : order) total += weight(id);
   double left = uniform * total;

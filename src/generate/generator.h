@@ -21,6 +21,7 @@ struct SamplingOptions {
   double temperature = 1.0;  ///< logits are divided by it; 0: greedy
   int64_t top_k = 0;         ///< keep the k largest, ties with the k-th kept; 0: all
   double top_p = 1.0;  ///< then keep the most probable ones up to this total, including the one that reaches it; 1: all
+  double min_p = 0;    ///< then drop those below this share of the largest probability; 0: none
   /// Throws Error::usage naming the option and its range.
   void validate() const;
 };

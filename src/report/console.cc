@@ -62,8 +62,12 @@ std::string column_text(LogColumn column, const Metrics& m) {
   switch (column) {
     case LogColumn::measures:
       break;
+    case LogColumn::epoch:
+      return m.epoch ? fmt::format(" | epoch {:>5.2f}", *m.epoch) : "";
     case LogColumn::loss:
       return fmt::format(" | loss {:>7.4f}", m.loss);
+    case LogColumn::mean:
+      return fmt::format(" | mean {:>7.4f}", m.interval_loss);
     case LogColumn::rate:
       return fmt::format(" | lr {:>8.2e}", m.learning_rate);
     case LogColumn::gradient:
@@ -119,7 +123,10 @@ std::string step_line(const Metrics& m, int64_t steps, const std::vector<LogColu
   if (m.loss_scale) end += fmt::format(" | scale {:g}", *m.loss_scale);
   if (m.skipped > 0) end += fmt::format(" | {} skipped", m.skipped);
   std::vector<LogColumn> usual;
-  for (const Named<LogColumn>& known : Names<LogColumn>::kAll) usual.push_back(known.value);
+  for (const Named<LogColumn>& known : Names<LogColumn>::kAll) {
+    // The measures of a task need the room.
+    if (known.value != LogColumn::mean || (m.epoch && m.values.empty())) usual.push_back(known.value);
+  }
   for (const std::string& text : column_texts(columns.empty() ? usual : columns, m)) {
     if (columns.empty() && line.size() + text.size() + end.size() > kLineWidth) break;
     line += text;

@@ -60,6 +60,8 @@ class JsonlSink : public Sink {
   void step(const Metrics& m) override {
     Json record = begin("step", m.step);
     record["loss"] = m.loss;
+    record["mean_loss"] = m.interval_loss;
+    if (m.epoch) record["epoch"] = *m.epoch;
     if (m.perplexity) record["perplexity"] = *m.perplexity;
     record["learning_rate"] = m.learning_rate;
     record["gradient_norm"] = m.gradient_norm;

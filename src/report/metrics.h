@@ -53,6 +53,7 @@ struct Metrics {
   double samples_per_second = 0;          ///< as tokens_per_second
   double flops_per_second = 0;            ///< likewise, the model's arithmetic, all ranks together
   double flops_per_device = 0;            ///< the same for one rank
+  std::optional<double> epoch = {};       ///< epochs done, if rows make epochs
   double interval_loss = 0;         ///< mean over the interval's steps that were not skipped; NaN: all were skipped
   int64_t interval_skipped = 0;     ///< steps of the interval that were skipped
   int64_t interval_not_finite = 0;  ///< those of them whose loss or gradients were not finite

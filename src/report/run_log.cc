@@ -88,6 +88,8 @@ Metrics read_step(const Json& record) {
   m.tokens = record.at("tokens").get<uint64_t>();
   m.skipped = record.at("skipped").get<int64_t>();
   if (record.contains("perplexity")) m.perplexity = number(record, "perplexity");
+  if (record.contains("epoch")) m.epoch = number(record, "epoch");
+  m.interval_loss = record.contains("mean_loss") ? number(record, "mean_loss") : m.loss;
   if (record.contains("loss_scale")) m.loss_scale = number(record, "loss_scale");
   m.values = read_measures(record);
   // Missing in logs of the first releases.

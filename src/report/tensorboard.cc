@@ -74,6 +74,8 @@ class TensorboardSink : public Sink {
   }
   void step(const Metrics& m) override {
     scalar(m.step, "train/loss", m.loss);
+    scalar(m.step, "train/mean_loss", m.interval_loss);
+    if (m.epoch) scalar(m.step, "train/epoch", *m.epoch);
     if (m.perplexity) scalar(m.step, "train/perplexity", *m.perplexity);
     scalar(m.step, "train/learning_rate", m.learning_rate);
     scalar(m.step, "train/gradient_norm", m.gradient_norm);

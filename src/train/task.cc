@@ -1,5 +1,8 @@
 #include "train/task.h"
 
+#include "base/count.h"
+#include "base/log.h"
+
 namespace trireme {
 
 Due due_by_options(const RunPlan& plan, const RunCounters& progress) {
@@ -8,6 +11,17 @@ Due due_by_options(const RunPlan& plan, const RunCounters& progress) {
   return {.report = progress.step == 1 || every(config.log.every),
           .evaluation = every(config.evaluation.every),
           .snapshot = every(config.checkpoint.every) || plan.extra_snapshots.contains(progress.step)};
+}
+
+bool is_patience_over(const Run& run) {
+  const EvaluationOptions& evaluation = run.config().evaluation;
+  const RunCounters& progress = run.progress;
+  if (evaluation.patience == 0 || evaluation.every == 0 || progress.best_step < 0) return false;
+  if ((progress.step - progress.best_step) / evaluation.every < evaluation.patience) return false;
+  log::info(
+      "training ends early: the validation loss has not been lower in {} in a row; the best is {:.4f}, at step {}",
+      count_text(evaluation.patience, "evaluation"), progress.best_loss, progress.best_step);
+  return true;
 }
 
 void record_evaluation(Work& work, EvaluationMetrics metrics) {

@@ -50,6 +50,7 @@ struct Task {
   std::function<Due(const RunCounters&)> due;
   std::function<bool(Work&)> evaluate;
   // Each of these may be empty.
+  std::function<double(uint64_t samples)> epoch;  ///< epochs that are done after the first `samples` samples
   std::function<bool(Work&)> test;             ///< after the last evaluation: measures what is measured once at the end
   std::function<bool()> is_finished;           ///< true: training ends early, here; the same on every rank
   std::function<NamedValues(Work&)> measures;  ///< with each report, over the steps since the last call
@@ -58,6 +59,9 @@ struct Task {
 
 /// By log.every, evaluation.every, checkpoint.every and the plan's extra snapshots.
 Due due_by_options(const RunPlan& plan, const RunCounters& progress);
+
+/// Whether evaluation.patience ends the run: no evaluation since the best one has had a lower validation loss. Says so.
+bool is_patience_over(const Run& run);
 
 /// An evaluation of the current weights, whose losses and seconds are known: notes whether it is the best, marks it for
 /// a snapshot, and reports it.

@@ -113,6 +113,7 @@ void Trainer::report(const StepResult& result, double rate) {
   metrics.gradient_norm = result.norm;
   metrics.samples = progress().samples;
   metrics.tokens = task_.tokens(progress().samples);
+  if (task_.epoch) metrics.epoch = task_.epoch(progress().samples);
   metrics.skipped = progress().skipped;
   if (progress().loss_scale) metrics.loss_scale = progress().loss_scale->scale;
   if (task_.measures) metrics.values = task_.measures(work_);

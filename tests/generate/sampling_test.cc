@@ -61,6 +61,18 @@ TEST(ChooseToken, TopPKeepsTheTokenThatPassesTheTotal) {
   EXPECT_NEAR(f.at(1), 0.5 / 0.8, 1e-3);
 }
 
+TEST(ChooseToken, MinPDropsWhatIsFarBelowTheMostProbable) {
+  // Probabilities 0.5, 0.3, 0.2.
+  const std::vector<float> logits = {std::log(0.3f), std::log(0.5f), std::log(0.2f)};
+  EXPECT_EQ(frequencies(logits, {.min_p = 0.3}).size(), 3u);
+  const auto f = frequencies(logits, {.min_p = 0.5});
+  EXPECT_EQ(f.size(), 2u);
+  EXPECT_NEAR(f.at(1), 0.5 / 0.8, 1e-3);
+  EXPECT_EQ(frequencies(logits, {.min_p = 1}).size(), 1u);
+  EXPECT_ERROR(SamplingOptions{.min_p = 1.5}.validate(), ErrorKind::usage,
+               "--min-p is 1.5, expected a number from 0 to 1");
+}
+
 TEST(ChooseToken, TheLastRandomNumberStillGivesAToken) {
   const std::vector<float> logits(1000, 0.1f);
   std::vector<uint32_t> order;

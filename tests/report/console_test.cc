@@ -53,10 +53,23 @@ TEST(StepLine, ShowsTheColumnsThatAreAskedForInTheirOrder) {
   EXPECT_EQ(step_line(m, 2000, {LogColumn::perplexity, LogColumn::loss, LogColumn::samples}),
             "step  120/2000 | ppl     96.33 | loss  4.5678 | 3840 samples");
   m.slowest = slowest_of({0.2, 0.21, 0.43, 0.19});
+  m.interval_loss = 4.6;
   EXPECT_EQ(step_line(m, 2000, every_column()),
-            "step  120/2000 | loss  4.5678 | lr 6.00e-04 | grad   1.2345 |    12345 tok/s |   332.1 ms/step | wait  "
+            "step  120/2000 | loss  4.5678 | mean  4.6000 | lr 6.00e-04 | grad   1.2345 |    12345 tok/s |   332.1 "
+            "ms/step | wait  "
             "3.1% | mfu 45.2% | ppl     96.33 |   1.23 GB | 3840 samples |   96.4 samples/s |   9.9TFLOP/s | "
             "slowest rank 2 2.10x");
+}
+
+TEST(StepLine, OfATaskWithEpochsHasThemAndTheMeanLoss) {
+  Metrics m = example();
+  m.interval_loss = 4.6;
+  EXPECT_EQ(step_line(m, 2000).find("mean"), std::string::npos);
+  m.epoch = 1.25;
+  EXPECT_TRUE(step_line(m, 2000).starts_with("step  120/2000 | epoch  1.25 | loss  4.5678 | mean  4.6000 | lr"));
+  m.values = {{"rewards/chosen", -0.04}};
+  EXPECT_TRUE(step_line(m, 2000).starts_with("step  120/2000 | epoch  1.25 | loss  4.5678 | lr"));
+  EXPECT_TRUE(step_line(m, 2000).ends_with("tok/s | rewards/chosen  -0.04"));
 }
 
 TEST(OptionLines, AreAlignedAndHaveTheOrigin) {

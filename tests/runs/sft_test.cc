@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "tests/runs/chat_fixture.h"
+#include "tests/text/chat/published_templates.h"
 
 namespace trireme {
 namespace {
@@ -109,6 +110,22 @@ TEST_F(Sft, AdaptersLearnToAnswerAndTheRunTalksWithThem) {
   EXPECT_NE(answer("dora", {}), answer("model", {}));
 }
 
+TEST_F(Sft, TrainsAllTurnsOfAPublishedTemplateAndExportsItUnchanged) {
+  write_text(path("model/chat_template.jinja"), chat::kPhi3);
+  write_text(path("data.jsonl"),
+             R"({"messages": [{"role": "user", "content": "cat"}, {"role": "assistant", "content": "mat"},
+             {"role": "user", "content": "dog"}, {"role": "assistant", "content": "hat"}]})"
+             "\n");
+  std::string text = read_text(path("data.jsonl"));
+  std::erase(text, '\n');
+  write_text(path("data.jsonl"), text + "\n" + text + "\n");
+  const Outcome outcome = done("run", {"--run.steps", "2", "--sequence", "64", "--validation-share", "0"});
+  EXPECT_THAT(outcome.output, HasSubstr("model/chat_template.jinja is the published template of Phi-3: "));
+  const Outcome exported = run(trireme_command({"export", "--model", path("run"), "--output", path("exported")}));
+  ASSERT_EQ(exported.code, 0) << exported.output;
+  EXPECT_EQ(read_text(path("exported/chat_template.jinja")), chat::kPhi3);
+}
+
 TEST_F(Sft, TheTokenThatEndsATrainedTurnEndsTextsEverywhere) {
   // The token is declared beside the tokenizer alone, and nothing calls it an end.
   Json config = read_json(path("model/tokenizer_config.json"));
@@ -146,6 +163,96 @@ TEST_F(Sft, TheTokenThatEndsATrainedTurnEndsTextsEverywhere) {
   does({"export", "--model", path("model"), "--adapter", path("adapter"), "--merge", "--output", path("merged")});
   EXPECT_EQ(ends("merged"), Json({265, 0}));
   EXPECT_EQ(read_text(path("merged/chat_template.jinja")), chat);
+}
+
+TEST_F(Sft, TrainsOnSeveralFilesAndFolders) {
+  std::filesystem::create_directory(path("more"));
+  write_text(path("more/a.jsonl"), rows(8));
+  const Outcome outcome = done("run", {"--data", path("data.jsonl") + "=20", "--data", path("more"), "--epochs", "1",
+                                       "--validation-share", "0", "--chat.packing", "false"});
+  EXPECT_THAT(outcome.output, HasSubstr("data.jsonl: an epoch has 20 conversations of 60"));
+  EXPECT_THAT(outcome.output, HasSubstr("more: 28 conversations with "));
+  EXPECT_EQ(log_of("run").steps.back().step, 7);
+  expect_refused(2, "expected FILE, FILE=N for N of its rows", {"--data", path("data.jsonl") + "=x"});
+}
+
+TEST_F(Sft, ShowsWhatATunerLooksAt) {
+  const Outcome outcome = done("run", {"--epochs", "2", "--chat.packing", "false", "--log.every", "5"});
+  EXPECT_THAT(outcome.output, ContainsRegex("step +15/30 \\| epoch  1.00 \\| loss +[0-9.]+ \\| mean +[0-9.]+ \\| lr"));
+  const RunLog log = log_of("run");
+  EXPECT_NEAR(log.steps.at(3).epoch.value(), 1.0, 0.06);
+  EXPECT_NE(log.steps.at(1).interval_loss, log.steps.at(1).loss);
+  const std::string best = path("run") + "/best";
+  EXPECT_THAT(outcome.output, ContainsRegex("best snapshot: .*run/step-00000030, validation loss [0-9.]+"));
+  EXPECT_THAT(outcome.output, HasSubstr("trireme sample --model " + best + " --chat --interactive\n"));
+  EXPECT_THAT(outcome.output, HasSubstr("trireme export --model " + best + " --output " + path("run") + "-model\n"));
+}
+
+TEST_F(Sft, EndsEarlyWhereTheValidationLossNoLongerFalls) {
+  const std::vector<std::string> flags = {
+      "--epochs",        "50", "--evaluation.every", "2", "--evaluation.patience", "3",
+      "--learning-rate", "5",  "--optim.clip",       "0", "--optim.warmup-steps",  "0"};
+  const Outcome outcome = done("run", flags);
+  EXPECT_THAT(outcome.output,
+              HasSubstr("training ends early: the validation loss has not been lower in 3 evaluations in a row"));
+  const int64_t last = log_of("run").steps.back().step;
+  EXPECT_LT(last, 100);
+  EXPECT_THAT(done("run", flags).output, HasSubstr("training ends early"));  // and so does its resume
+  EXPECT_EQ(log_of("run").steps.back().step, last);
+  expect_refused(2, "evaluation.patience (flag --evaluation.patience) is set, but there is no validation data",
+                 {"--evaluation.patience", "2", "--validation-share", "0"});
+}
+
+TEST_F(Sft, TakesTheArgumentsOfTrl) {
+  const Outcome outcome = run(trireme_command({"sft",
+                                               "--model_name_or_path",
+                                               path("model"),
+                                               "--dataset_name",
+                                               path("data.jsonl"),
+                                               "--output_dir",
+                                               path("trl"),
+                                               "--max_length",
+                                               "48",
+                                               "--per_device_train_batch_size",
+                                               "4",
+                                               "--max_steps",
+                                               "3",
+                                               "--warmup_ratio",
+                                               "0.1",
+                                               "--lr_scheduler_type",
+                                               "cosine",
+                                               "--assistant_only_loss",
+                                               "True",
+                                               "--report_to",
+                                               "none",
+                                               "--logging_steps",
+                                               "1",
+                                               "--launch.threads",
+                                               "1",
+                                               "--log.peak-tflops",
+                                               "1"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("1 key of trl-sft has no effect here (--verbose shows why): report_to"));
+  EXPECT_EQ(log_of("trl").steps.size(), 3U);
+  EXPECT_THAT(outcome.output, HasSubstr("4 rows per step: 1 rank x 1 micro-batch of 4"));
+  EXPECT_THAT(outcome.output, HasSubstr("on assistant"));
+}
+
+TEST_F(Sft, AnEosTokenOfTheUsersEndsTextsAndIsWhatTemplatesWrite) {
+  Json config = read_json(path("model/tokenizer_config.json"));
+  config["additional_special_tokens"] = {"<turn>"};
+  write_text(path("model/tokenizer_config.json"), dump_json(config));
+  std::string chat = kChatTemplate;
+  chat.replace(chat.find("'</s>\\n'"), 9, "eos_token");
+  write_text(path("model/chat_template.jinja"), chat);
+  done("run", {"--epochs", "1", "--eos-token", "<turn>"});
+  const Outcome exported = run(trireme_command({"export", "--model", path("run"), "--output", path("exported")}));
+  ASSERT_EQ(exported.code, 0) << exported.output;
+  EXPECT_EQ(read_json(path("exported/generation_config.json")).at("eos_token_id"), Json({265, 0}));
+  EXPECT_EQ(read_json(path("exported/tokenizer_config.json")).at("eos_token"), Json("<turn>"));
+  EXPECT_THAT(run(trireme_command({"tokenizer", "chat", "--tokenizer", path("run"), path("data.jsonl")})).output,
+              HasSubstr("     265 * \"<turn>\"\n"));
+  expect_refused(2, "--eos-token is \"<none>\", but ", {"--eos-token", "<none>"});
 }
 
 TEST_F(Sft, ResumesWithTheSameBits) {
@@ -248,6 +355,8 @@ TEST_F(Sft, SaysWhatIsWorthALineAboutItsConversations) {
   const Outcome outcome = done("run", {"--run.steps", "1", "--skip-bad-rows", "--chat-template", path("noend.jinja")});
   EXPECT_THAT(outcome.output, HasSubstr("2 skipped of 22 rows: 1 x "));
   EXPECT_THAT(outcome.output, HasSubstr("1 x no turn of the assistant"));
+  EXPECT_THAT(outcome.output, HasSubstr("left-out.txt lists them"));
+  EXPECT_THAT(read_text(path("run/left-out.txt")), HasSubstr("data.jsonl row 22: no turn of the assistant\n"));
   EXPECT_THAT(outcome.output, HasSubstr("20 of 20 conversations: no special token ends what the assistant says"));
 }
 
@@ -350,11 +459,6 @@ TEST_F(Sft, RefusesWhatItCannotDo) {
   };
   refused({"sft", "--data", path("data.jsonl")}, 2, "--model is missing: the folder of the model to train");
   refused({"sft", "--model", path("model")}, 2, "--data is missing: a file of conversations");
-  std::vector<std::string> twice = words("refused");
-  twice.insert(twice.end(), {"--data", path("b.jsonl")});
-  refused(twice, 2,
-          "--data is given twice, " + path("data.jsonl") + " and " + path("b.jsonl") +
-              ", but one file or data set is read; write both into one file");
   expect_refused(1, "--data " + path("nosuch.jsonl") + " does not exist", {"--data", path("nosuch.jsonl")});
   expect_refused(2, "data.split (flag --data.split) has no effect when training on conversations; remove it",
                  {"--data.split", "9,1"});

@@ -23,8 +23,8 @@ constexpr const char* kKeptWhere = "the model's generation settings";
 constexpr std::string_view kTemplates = "additional_chat_templates/", kTemplate = ".jinja";
 
 constexpr const char* kTokenFields[] = {"bos_token_id", "eos_token_id", "pad_token_id", "cls_token_id", "sep_token_id"};
-constexpr const char* kKnown[] = {"do_sample",          "temperature",    "top_k",      "top_p",
-                                  "repetition_penalty", "max_new_tokens", "max_length", "suppress_tokens"};
+constexpr const char* kKnown[] = {"do_sample",          "min_p",          "temperature", "top_k",          "top_p",
+                                  "repetition_penalty", "max_new_tokens", "max_length",  "suppress_tokens"};
 
 /// Settings that change texts there and are not implemented here, with the number that has no effect (null and false
 /// never have one).
@@ -48,7 +48,6 @@ constexpr Other kOthers[] = {{"num_beams", 1},
                              {"sequence_bias", 0},
                              {"min_length", 0},
                              {"min_new_tokens", 0},
-                             {"min_p", 0},
                              {"typical_p", 1},
                              {"epsilon_cutoff", 0},
                              {"eta_cutoff", 0},
@@ -300,6 +299,21 @@ std::string with_tokenizer_file(const std::string& files, const std::string& nam
   return dump_json(all);
 }
 
+std::string with_eos_token(const std::string& files, const std::string& token) {
+  std::map<std::string, std::string> kept = kept_tokenizer_files(files, kKeptWhere);
+  kept.try_emplace("tokenizer_config.json", "{}");
+  std::string made = files;
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const auto text = kept.find(name);
+    if (text == kept.end()) continue;
+    Json config = parse_json(text->second, name);
+    require(config.is_object(), ErrorKind::data, "{} is not a JSON object", name);
+    config["eos_token"] = token;
+    made = with_tokenizer_file(made, name, dump_json(config, 2));
+  }
+  return made;
+}
+
 GenerationSettings generation_settings(const std::string& files, std::string_view where) {
   GenerationSettings settings;
   if (files.empty()) return settings;
@@ -314,6 +328,7 @@ GenerationSettings generation_settings(const std::string& files, std::string_vie
   constexpr double kMost = std::numeric_limits<float>::max(), kLeast = std::numeric_limits<float>::min();
   settings.draws = fields.flag("do_sample");
   settings.temperature = fields.number("temperature", 0, kMost);
+  settings.min_p = fields.number("min_p", 0, 1);
   settings.top_p = fields.number("top_p", kLeast, 1);
   settings.repetition_penalty = fields.number("repetition_penalty", kLeast, kMost);
   settings.top_k = fields.count("top_k");

@@ -49,6 +49,9 @@ std::map<std::string, std::string> kept_tokenizer_files(const std::string& files
 /// read_generation_files()'s text with this text as one of its "tokenizer_files".
 std::string with_tokenizer_file(const std::string& files, const std::string& name, const std::string& text);
 
+/// read_generation_files()'s text with this token as the eos_token of the tokenizer's files. Throws Error::data.
+std::string with_eos_token(const std::string& files, const std::string& token);
+
 /// read_generation_files()'s text with these ids before the others that end a text (eos_token_id). document_end: the
 /// tokenizer's, which ends texts, and begins them, where the files name nothing.
 std::string with_end_tokens(const std::string& files, std::span<const TokenId> ends,
@@ -61,7 +64,7 @@ struct GenerationSettings {
   std::vector<TokenId> end;      ///< eos_token_id: each ends a text; empty: not given
   std::optional<TokenId> begin;  ///< bos_token_id
   std::optional<bool> draws;     ///< do_sample; false: always the most probable token
-  std::optional<double> temperature, top_p, repetition_penalty;
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<int64_t> top_k, max_new_tokens;
   std::optional<int64_t> max_length;        ///< of prompt and new tokens together
   std::vector<TokenId> suppressed;          ///< never drawn

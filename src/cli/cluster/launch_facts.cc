@@ -19,6 +19,7 @@
 #include "text/tokenizer.h"
 #include "train/glue/data.h"
 #include "train/glue/job.h"
+#include "train/sft/data_parts.h"
 #include "train/start/data_setup.h"
 #include "train/start/rank_table.h"
 #include "train/start/resolve.h"
@@ -198,7 +199,9 @@ JobFacts facts_of_tuning(const TuningCommand& tuning, const LaunchRequest& reque
   take_run(config, words.files, job);
   for (const char* option : {"data.train", "data.validation"}) {
     const std::string& file = option == std::string_view("data.train") ? config.data.train : config.data.validation;
-    if (words.loaded.given(option) && !hub::is_only_a_name(file)) job.files.push_back(std::filesystem::absolute(file));
+    if (!words.loaded.given(option)) continue;
+    for (const DataPart& part : data_parts(option, file))
+      if (!hub::is_only_a_name(part.name)) job.files.push_back(std::filesystem::absolute(part.name));
   }
   const bool resumes = config.checkpoint.resume != "none" && !find_steps(job.run_folder).empty();
   if (resumes) return job;

@@ -15,6 +15,7 @@
 #include "data/chat/traps.h"
 #include "hub/place.h"
 #include "text/chat/conversation.h"
+#include "text/chat/training_version.h"
 
 namespace trireme {
 namespace {
@@ -75,17 +76,25 @@ class Formats {
  public:
   explicit Formats(const TokenizerChatFlags& flags) : flags_(flags), files_(chat_files_beside(flags.tokenizer)) {}
 
-  const chat::ChatFormat& of(const chat::Conversation& conversation) {
+  const chat::TrainingFormat& of(const chat::Conversation& conversation) {
     const bool tools = conversation.tools.is_array();
     auto& made = formats_[tools];
-    if (made == nullptr) made = std::make_unique<chat::ChatFormat>(chat_format(files_, flags_.format, tools));
+    if (made == nullptr) {
+      made = std::make_unique<chat::TrainingFormat>(files_, chat::open_template(files_, flags_.format.name, tools));
+      if (!made->note().empty()) log::info("{}", made->note());
+    }
     return *made;
+  }
+
+  std::string eos_token() const {
+    const auto token = files_.tokens.find("eos_token");
+    return token == files_.tokens.end() ? "" : token->second;
   }
 
  private:
   const TokenizerChatFlags& flags_;
   chat::ChatFiles files_;
-  std::map<bool, std::unique_ptr<chat::ChatFormat>> formats_;
+  std::map<bool, std::unique_ptr<chat::TrainingFormat>> formats_;
 };
 
 }  // namespace
@@ -113,22 +122,26 @@ void run_tokenizer_chat(const TokenizerChatFlags& flags) {
   for (const std::string& file : conversation_files(flags.file)) {
     uint64_t shown_rows = 0;
     std::map<std::string, uint64_t> traps;
+    const auto show_one = [&](uint64_t row, const char* part, const chat::ChatTokens& tokens) {
+      if (flags.jsonl) return print_json(file, row, part, tokens);
+      print_text(fmt::format("{} row {}{}{}", file, row, part == nullptr ? "" : " ", part == nullptr ? "" : part),
+                 tokens, *tokenizer);
+    };
     const auto show = [&](uint64_t row, const std::vector<chat::Conversation>& conversations) {
       if (row < flags.first) return true;
       for (size_t i = 0; i < conversations.size(); ++i) {
         const char* const part = conversations.size() < 2 ? nullptr : i == 0 ? "chosen" : "rejected";
         chat::Conversation conversation = conversations[i];
+        if (conversation.text) {
+          show_one(row, part, chat::text_tokens(*conversation.text, formats.eos_token(), *tokenizer));
+          continue;
+        }
         add_keywords(conversation, flags.format);
         conversation.keywords.update(conversations[i].keywords);  // a row's own come first
-        const chat::ChatFormat& format = formats.of(conversation);
+        const chat::ChatFormat& format = formats.of(conversation).format_for(conversation, flags.loss_on);
         const chat::ChatTokens tokens = format.tokens(conversation, *tokenizer, flags.loss_on);
         for (const std::string& trap : chat::traps_of(conversation, format, tokens)) ++traps[trap];
-        if (flags.jsonl) {
-          print_json(file, row, part, tokens);
-        } else {
-          print_text(fmt::format("{} row {}{}{}", file, row, part == nullptr ? "" : " ", part == nullptr ? "" : part),
-                     tokens, *tokenizer);
-        }
+        show_one(row, part, tokens);
       }
       return ++shown_rows != flags.most;
     };

@@ -17,10 +17,22 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kMostSamples = 1'000'000;  // of a prompt: more is a slip of the keyboard
-constexpr const char* kFlags[] = {"--model",          "--prompt",      "--start",    "--prompt-file",
-                                  "--max-new-tokens", "--temperature", "--top-k",    "--top-p",
-                                  "--greedy",         "--seed",        "--output",   "--repetition-penalty",
-                                  "--num-samples",    "--interactive", "--tokenizer"};
+constexpr const char* kFlags[] = {"--model",
+                                  "--prompt",
+                                  "--start",
+                                  "--prompt-file",
+                                  "--max-new-tokens",
+                                  "--temperature",
+                                  "--top-k",
+                                  "--top-p",
+                                  "--min-p",
+                                  "--greedy",
+                                  "--seed",
+                                  "--output",
+                                  "--repetition-penalty",
+                                  "--num-samples",
+                                  "--interactive",
+                                  "--tokenizer"};
 
 void declare(Flags& app, SampleOptions& options) {
   app.add("FILE", options.files, "YAML of GPT-NeoX, as for its generate.py; flags override it");
@@ -33,7 +45,9 @@ void declare(Flags& app, SampleOptions& options) {
   app.add("--prompt", options.prompt, "text to continue (default: start of a document)");
   app.add("--start", options.start, "the same as in nanoGPT; FILE:PATH uses the whole file as one prompt");
   app.add("--prompt-file", options.prompt_file,
-          "file with one prompt per line; .jsonl: a line is a JSON text, or an object with \"prompt\" or \"text\"");
+          "file with one prompt per line; .jsonl: a line is a JSON text, or an object with \"prompt\" or \"text\"; "
+          "with --chat "
+          "also rows of messages, as for `trireme sft`, whose last question is answered");
   app.add("--encoding", options.encoding, "for --prompt-file and --start FILE: " + std::string(kEncodingHelp))
       .show_default();
   app.add_switch("--interactive", options.interactive, "read a prompt from each line of standard input");
@@ -51,6 +65,9 @@ void declare(Flags& app, SampleOptions& options) {
   app.add("--top-k", options.generate.sampling.top_k, "keep the k most probable tokens (0: all)").show_default();
   app.add("--top-p", options.generate.sampling.top_p, "keep the most probable tokens up to this total probability")
       .show_default();
+  app.add("--min-p", options.generate.sampling.min_p,
+          "drop tokens whose probability is below this share of the most probable one's (0: none)")
+      .show_default();
   app.add("--repetition-penalty", options.generate.repetition_penalty,
           "positive logits of tokens that are already in the text are divided by it, negative ones multiplied; 1: off")
       .show_default();
@@ -60,6 +77,7 @@ void declare(Flags& app, SampleOptions& options) {
   app.add_switch(
       "--stop-at-end,!--no-stop-at-end", options.stop_at_end,
       "end a sample at the tokens that the model's folder names, otherwise at the end-of-text token (default)");
+  app.add("--stop", options.stop, "end a sample before this text; may be repeated").one_value();
   app.add_switch("--jsonl", options.jsonl, "one JSON object per sample instead of streamed text");
   app.add("--output", options.output,
           "write these objects to this file instead, also those before an error; while sampling they are in "
@@ -101,8 +119,9 @@ void take(SampleOptions& options, const char* flag, T& target, U value) {
 /// samples from the unchanged logits.
 void take_sampling(const TextGeneration& text, SampleOptions& options) {
   SamplingOptions& sampling = options.generate.sampling;
-  const bool flags = std::ranges::any_of(std::initializer_list<const char*>{"--temperature", "--top-k", "--top-p"},
-                                         [&](const char* flag) { return options.given.contains(flag); });
+  const bool flags =
+      std::ranges::any_of(std::initializer_list<const char*>{"--temperature", "--top-k", "--top-p", "--min-p"},
+                          [&](const char* flag) { return options.given.contains(flag); });
   const bool filters = text.top_k > 0 || text.top_p > 0;
   if (text.temperature == 0 && !filters && !flags) take(options, "--greedy", sampling.greedy, true);
   take(options, "--temperature", sampling.temperature, text.temperature == 0 && filters ? 1.0 : text.temperature);
@@ -172,6 +191,8 @@ std::optional<int> read_sample_options(CommandLine line, SampleOptions& options)
                                 : "the files have neither `load` nor `save`, the folder of the model");
   const bool talks = !options.system.empty() || !options.format.name.empty() || !options.format.keywords.empty();
   require(options.chat || !talks, ErrorKind::usage, "--system, --chat-template and --template-option need --chat");
+  for (const std::string& text : options.stop)
+    require(!text.empty(), ErrorKind::usage, "--stop is empty; give the text before which a sample ends");
   require(!options.chat || options.interactive || has_prompt(options), ErrorKind::usage,
           "--chat needs a message of the user; add --prompt, --prompt-file or --interactive");
   require(options.samples >= 1 && options.samples <= kMostSamples, ErrorKind::config,
@@ -215,8 +236,9 @@ std::vector<std::string> take_model_settings(const ModelFolder& folder, const To
     taken.push_back(fmt::format("{} {}", std::string_view(flag).substr(2), *value));
   };
   GenerateOptions& generate = options.generate;
-  const bool drawn = std::ranges::any_of(std::initializer_list<const char*>{"--temperature", "--top-k", "--top-p"},
-                                         [&](const char* flag) { return options.given.contains(flag); });
+  const bool drawn =
+      std::ranges::any_of(std::initializer_list<const char*>{"--temperature", "--top-k", "--top-p", "--min-p"},
+                          [&](const char* flag) { return options.given.contains(flag); });
   if (settings.draws == false && !drawn && !options.given.contains("--greedy")) {
     generate.sampling.greedy = true;
     taken.emplace_back("greedy");
@@ -224,6 +246,7 @@ std::vector<std::string> take_model_settings(const ModelFolder& folder, const To
     set("--temperature", generate.sampling.temperature, settings.temperature);
     set("--top-k", generate.sampling.top_k, settings.top_k);
     set("--top-p", generate.sampling.top_p, settings.top_p);
+    set("--min-p", generate.sampling.min_p, settings.min_p);
   }
   set("--repetition-penalty", generate.repetition_penalty, settings.repetition_penalty);
   if (settings.max_length && !settings.max_new_tokens && !options.given.contains("--max-new-tokens")) {

@@ -17,6 +17,9 @@
 #include "generate/generator.h"
 
 namespace trireme {
+namespace chat {
+struct Conversation;
+}
 
 struct SampleOptions {
   MeshFlags mesh;
@@ -34,6 +37,7 @@ struct SampleOptions {
   bool trims_prompts = false;     ///< of the prompt file, as NeoX does
   bool chat = false;              ///< prompts are what a user says, and the model's chat template makes the text
   std::string system;             ///< of a conversation
+  std::vector<std::string> stop;  ///< texts before which a sample ends
   ChatTemplateFlags format;
   bool interactive = false, jsonl = false, stop_at_end = true, force = false;
   std::set<std::string> given;  ///< given flags, also through files
@@ -55,6 +59,10 @@ std::vector<std::string> take_model_settings(const ModelFolder& folder, const To
 /// object with the text as "prompt", "text" or "context". Throws Error::io, Error::data naming the line.
 /// The file is read in the encoding that is given.
 std::vector<std::string> read_prompts(const std::string& path, const InputEncoding& encoding = {});
+
+/// The conversations of a file that `trireme sft` reads, each up to its last question: what the assistant says after
+/// that is left out. Nothing if its first row has no column of messages. Throws Error::io, Error::data naming the row.
+std::vector<chat::Conversation> read_questions(const std::string& path);
 
 /// nanoGPT's --start: the text, or with FILE:PATH the whole file. Throws Error::io.
 std::string read_start(const std::string& start, const InputEncoding& encoding = {});

@@ -10,7 +10,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "data/chat/conversation_rows.h"
+#include "data/chat/rows.h"
 #include "data/file_signature.h"
+#include "text/chat/conversation.h"
 #include "text/text_encoding.h"
 
 namespace trireme {
@@ -63,6 +66,34 @@ std::vector<std::string> read_prompts(const std::string& path, const InputEncodi
   }
   require(!prompts.empty(), ErrorKind::data, "{} has no prompt; expected one line of text per prompt", path);
   return prompts;
+}
+
+std::vector<chat::Conversation> read_questions(const std::string& path) {
+  std::vector<chat::Conversation> questions;
+  bool known = true;
+  const auto take = [&](uint64_t row, const Json& object) {
+    const char* const column = object.contains("messages") ? "messages" : "conversations";
+    const auto messages = object.find(column);
+    known = messages != object.end() && messages->is_array();
+    if (!known && questions.empty()) return false;
+    require(known, ErrorKind::data, "{} row {} has no list of messages, but earlier rows have one", path, row);
+    // A row for training ends with an answer.
+    Json with_answer = object;
+    with_answer[column].push_back({{"role", "assistant"}, {"content", "."}});
+    chat::Conversation made;
+    try {
+      made = chat::conversations_of(with_answer, {}).front();
+    } catch (const Error& error) {
+      fail(ErrorKind::data, "{} row {}: {}", path, row, error.what());
+    }
+    while (!made.messages.empty() && made.messages.back().value("role", "") == "assistant")
+      made.messages.erase(made.messages.size() - 1);
+    require(!made.messages.empty(), ErrorKind::data, "{} row {} has no question", path, row);
+    questions.push_back(std::move(made));
+    return true;
+  };
+  chat::read_rows(path, {.row = take, .fault = [](uint64_t, const std::string&) { return false; }});
+  return questions;
 }
 
 std::string read_start(const std::string& start, const InputEncoding& encoding) {

@@ -24,12 +24,16 @@
 #include "cli/command.h"
 #include "cli/sample/options.h"
 #include "cli/sample/output.h"
+#include "cli/sample/stop_text.h"
 #include "cli/sample/talk.h"
+#include "data/chat/rows.h"
 #include "generate/generator.h"
 #include "model/mesh_layout.h"
 #include "ops/backend.h"
 #include "optim/optimizer.h"
 #include "optim/shared_weights.h"
+#include "text/chat/conversation.h"
+#include "text/chat/said.h"
 #include "text/tokenizer.h"
 
 namespace trireme {
@@ -138,6 +142,12 @@ std::vector<TokenId> prompt_ids(const Sampler& sampler, const std::string& promp
   return ids;
 }
 
+/// What is asked: texts, or conversations.
+struct Prompts {
+  std::vector<std::string> texts;
+  std::vector<chat::Conversation> questions;
+};
+
 /// Streams one continuation; returns its text.
 std::string stream_sample(Sampler& sampler, const std::vector<TokenId>& prompt, const SampleOptions& options,
                           uint64_t index, const std::atomic<bool>* stop, bool& finished, int64_t& count) {
@@ -152,22 +162,23 @@ std::string stream_sample(Sampler& sampler, const std::vector<TokenId>& prompt, 
   };
   count = 0;
   bool stopped = false;
+  StopText ending(options.stop);
   sampler.generator.run(prompt, generate, index, [&](TokenId id) {
     ++count;
-    put(continuation.feed(id));
+    put(ending.feed(continuation.feed(id)));
     stopped = stop != nullptr && *stop;
-    return !stopped;
+    return !stopped && !ending.reached();
   });
-  put(continuation.finish());
-  finished = !stopped && count < generate.max_new_tokens;
+  put(ending.feed(continuation.finish()));
+  put(ending.finish());
+  finished = ending.reached() || (!stopped && count < generate.max_new_tokens);
   return text;
 }
 
 /// Writes every sample of a prompt: streamed as text, or as a JSON object each, to `file` if there is one. Throws
 /// Error::stopped when `stop`, which may be null, is set.
-void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOptions& options, SampleFile* file,
-                   const std::atomic<bool>* stop) {
-  const std::vector<TokenId> ids = prompt_ids(sampler, prompt);
+void sample_ids(Sampler& sampler, const std::vector<TokenId>& ids, const std::string& prompt,
+                const SampleOptions& options, SampleFile* file, const std::atomic<bool>* stop) {
   const Printer& printer = sampler.printer;
   for (int64_t i = 0; i < options.samples; ++i) {
     if (!options.jsonl && options.samples > 1)
@@ -194,6 +205,11 @@ void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOpti
   }
 }
 
+void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOptions& options, SampleFile* file,
+                   const std::atomic<bool>* stop) {
+  sample_ids(sampler, prompt_ids(sampler, prompt), prompt, options, file, stop);
+}
+
 /// The typed text up to `end`; nothing if the input ends before any text.
 std::optional<std::string> read_prompt(const std::string& end) {
   std::string text;
@@ -217,18 +233,26 @@ void sample_interactively(Sampler& sampler, const SampleOptions& options, Sample
   }
 }
 
-void sample_all(Sampler& sampler, const std::vector<std::string>& prompts, const SampleOptions& options,
-                SampleFile* file, const std::atomic<bool>* stop) {
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    const std::string heading = fmt::format("prompt {} of {}", i + 1, prompts.size());
-    if (prompts.size() > 1 && !options.jsonl) sampler.printer.put(fmt::format("--- {}\n", heading));
-    if (prompts.size() > 1 && file != nullptr) log::info("{}", heading);
+void sample_all(Sampler& sampler, const Prompts& prompts, const SampleOptions& options, SampleFile* file,
+                const std::atomic<bool>* stop) {
+  const size_t count = prompts.questions.empty() ? prompts.texts.size() : prompts.questions.size();
+  for (size_t i = 0; i < count; ++i) {
+    const std::string heading = fmt::format("prompt {} of {}", i + 1, count);
+    if (count > 1 && !options.jsonl) sampler.printer.put(fmt::format("--- {}\n", heading));
+    if (count > 1 && file != nullptr) log::info("{}", heading);
+    if (!prompts.questions.empty()) {
+      const chat::Conversation& asked = prompts.questions[i];
+      const auto last = asked.messages.back().find("content");
+      const std::string question = last == asked.messages.back().end() ? "" : chat::content_text(*last);
+      sample_ids(sampler, sampler.talk->take(asked, *sampler.tokenizer), question, options, file, stop);
+      continue;
+    }
     if (sampler.talk != nullptr) sampler.talk->begin();  // each prompt is a conversation
-    sample_prompt(sampler, prompts[i], options, file, stop);
+    sample_prompt(sampler, prompts.texts[i], options, file, stop);
   }
 }
 
-int sample(Process& process, SampleOptions& options, const std::vector<std::string>& prompts) {
+int sample(Process& process, SampleOptions& options, const Prompts& prompts) {
   const std::unique_ptr<Mesh> mesh = options.mesh.mesh(process);
   const int threads = rank_threads(process, options.threads);
   Printer printer(process);
@@ -264,7 +288,10 @@ int sample(Process& process, SampleOptions& options, const std::vector<std::stri
 int run_sample(CommandLine line) {
   SampleOptions options;
   if (const auto code = read_sample_options(std::move(line), options)) return *code;
-  const std::vector<std::string> prompts = read_all_prompts(options);
+  Prompts prompts;
+  if (options.chat && !options.prompt_file.empty() && chat::is_row_file(options.prompt_file))
+    prompts.questions = read_questions(options.prompt_file);
+  if (prompts.questions.empty()) prompts.texts = read_all_prompts(options);
   Process process;
   return process.run([&] { return sample(process, options, prompts); });
 }

@@ -34,6 +34,16 @@ void Talk::begin() {
   if (!options_.system.empty()) conversation_->messages.push_back({{"role", "system"}, {"content", options_.system}});
 }
 
+std::vector<TokenId> Talk::take(const chat::Conversation& conversation, const Tokenizer& tokenizer) {
+  begin();
+  const bool has_system = !conversation.messages.empty() && conversation.messages[0].value("role", "") == "system";
+  if (has_system) conversation_->messages.clear();
+  for (const Json& message : conversation.messages) conversation_->messages.push_back(message);
+  conversation_->tools = conversation.tools;
+  conversation_->keywords.update(conversation.keywords);
+  return format_.prompt_ids(*conversation_, tokenizer);
+}
+
 std::vector<TokenId> Talk::ask(const std::string& text, const Tokenizer& tokenizer) {
   conversation_->messages.push_back({{"role", "user"}, {"content", text}});
   return format_.prompt_ids(*conversation_, tokenizer);

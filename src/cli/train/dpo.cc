@@ -10,9 +10,11 @@ namespace {
 
 constexpr OptionFlag kFlags[] = {
     {"--model", "model.init", "MODEL", "the model to train, also the reference: a folder, a name of the hub, or a run"},
-    {"--data", "data.train", "DATA", "pairs of answers: a file, or a data set of the hub", Collects::nothing, kOneFile},
-    {"--validation", "data.validation", "DATA", "pairs for validation, which are not trained on", Collects::nothing,
-     kOneFile},
+    {"--data", "data.train", "DATA",
+     "pairs of answers: a file, a folder, or a data set of the hub; may be repeated. FILE=1000 takes so many of its "
+     "rows, FILE=0.5 or FILE=2.0 each so many times",
+     Collects::values},
+    {"--validation", "data.validation", "DATA", "pairs for validation, which are not trained on", Collects::values},
     {"--validation-share", "chat.validation-share", "X", "without --validation: this share of the pairs (0.05)"},
     {"--output", "run.dir", "RUN", "run folder with snapshots and logs; the same command resumes it (run)"},
     {"--loss", "dpo.loss", "LOSS", "sigmoid, robust, ipo, hinge or sigmoid-norm (sigmoid)"},
@@ -56,6 +58,7 @@ const TuningCommand kDpoCommand{
         "Trains a language model on pairs of answers, of which one is preferred (DPO): the chosen answer becomes more "
         "likely than the rejected one, compared with the model that the training starts from. The same command resumes "
         "a run.",
+    .dialect = "trl-dpo",
     .notes = kNotes,
     .defaults = kDefaults,
     .flags = kFlags,

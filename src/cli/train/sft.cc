@@ -10,9 +10,12 @@ namespace {
 
 constexpr OptionFlag kFlags[] = {
     {"--model", "model.init", "MODEL", "the model to train: a folder, a name of the Hugging Face hub, or a run"},
-    {"--data", "data.train", "DATA", "conversations: a file, or a data set of the hub", Collects::nothing, kOneFile},
+    {"--data", "data.train", "DATA",
+     "conversations: a file, a folder, or a data set of the hub; may be repeated. FILE=1000 takes so many of its rows, "
+     "FILE=0.5 or FILE=2.0 each so many times",
+     Collects::values},
     {"--validation", "data.validation", "DATA", "conversations for validation, which are not trained on",
-     Collects::nothing, kOneFile},
+     Collects::values},
     {"--validation-share", "chat.validation-share", "X",
      "without --validation: this share of the conversations (0.05)"},
     {"--output", "run.dir", "RUN", "run folder with snapshots and logs; the same command resumes it (run)"},
@@ -25,6 +28,8 @@ constexpr OptionFlag kFlags[] = {
     {"--lora-rank", "lora.rank", "N", "train adapters of this rank instead of the weights (docs/lora.md)"},
     {"--adapter", "lora.adapter", "DIR", "continue training this LoRA adapter instead of the weights"},
     {"--chat-template", "chat.template", "FILE|NAME", "instead of the model's usual template"},
+    {"--eos-token", "chat.eos-token", "TOKEN",
+     "token of the tokenizer that ends texts from now on, such as <|im_end|>"},
     {"--skip-bad-rows", "chat.skip-bad-rows", "", "skip and count rows without a usable conversation"},
 };
 
@@ -47,6 +52,7 @@ const TuningCommand kSftCommand{
         "Fine-tunes a language model on conversations: messages, ShareGPT, Alpaca, or prompt and completion. The "
         "model's own chat template makes text of them, and the model is trained on what the assistant says. The same "
         "command resumes a run.",
+    .dialect = "trl-sft",
     .notes = kNotes,
     .defaults = kDefaults,
     .flags = kFlags,

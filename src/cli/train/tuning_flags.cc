@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "cli/command.h"
+#include "config/flag_word.h"
+#include "config/trl.h"
 #include "train/start/resolve.h"
 
 namespace trireme {
@@ -41,10 +43,24 @@ OptionNames names_of(const TuningCommand& command) {
   return OptionNames(std::move(names));
 }
 
+/// TRL's names among the words, or in a file, choose its dialect.
+std::vector<std::string> with_dialect(const TuningCommand& command, std::vector<std::string> words) {
+  const auto is_own = [&](const std::string& name) {
+    const auto has = [&](std::span<const OptionFlag> flags) {
+      return std::ranges::any_of(flags, [&](const OptionFlag& one) { return name == one.flag; });
+    };
+    return has(command.flags) || has(kRepeated);
+  };
+  const bool chosen =
+      std::ranges::any_of(words, [](const std::string& word) { return flag_word(word).name == "--dialect"; });
+  if (!chosen && speaks_trl(words, is_own)) words.insert(words.begin(), {"--dialect", command.dialect});
+  return words;
+}
+
 TuningWords load(const TuningCommand& command, const ConfigWords& words) {
   std::vector<std::string> flags = command.default_flags();
   flags.insert(flags.end(), words.flags.begin(), words.flags.end());
-  TuningWords read{load_config(words.files, flags, words.dialect.value_or("native"), names_of(command)), words.files};
+  TuningWords read{load_config(words.files, flags, words.dialect, names_of(command)), words.files};
   const bool own_defaults = std::ranges::find(words.flags, "--default") == words.flags.end();
   for (auto& [option, origin] : read.loaded.origins) {
     if (own_defaults && origin.layer == kDefaultLayer && origin.source == "flag --default")
@@ -57,6 +73,7 @@ TuningWords load(const TuningCommand& command, const ConfigWords& words) {
 }  // namespace
 
 int run_tuning(const TuningCommand& command, CommandLine line) {
+  line.words = with_dialect(command, std::move(line.words));
   Flags app(std::move(line), std::string("trireme ") + command.name, command.purpose);
   ConfigWords words;
   declare(app, command, words);
@@ -68,7 +85,7 @@ int run_tuning(const TuningCommand& command, CommandLine line) {
 }
 
 TuningWords read_tuning_words(const TuningCommand& command, std::vector<std::string> words) {
-  Flags app(std::move(words), std::string("trireme ") + command.name, command.purpose);
+  Flags app(with_dialect(command, std::move(words)), std::string("trireme ") + command.name, command.purpose);
   ConfigWords split;
   declare(app, command, split);
   app.parse();

@@ -13,12 +13,10 @@
 
 namespace trireme {
 
-/// The reason for OptionFlag::if_twice.
-constexpr const char* kOneFile = "but one file or data set is read; write both into one file";
-
 /// What is particular to a command.
 struct TuningCommand {
   const char *name, *purpose;
+  const char* dialect;           ///< of the same script of TRL
   const char *notes, *defaults;  ///< text of --help, also about defaults that differ
   std::span<const OptionFlag> flags;
   std::vector<std::string> (*default_flags)();  ///< for load_config()

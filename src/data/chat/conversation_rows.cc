@@ -17,8 +17,9 @@ namespace {
 
 constexpr const char* kColumns[] = {"messages",    "conversations", "role",       "content", "system",
                                     "tools",       "prompt",        "completion", "chosen",  "rejected",
-                                    "instruction", "input",         "output",     "history"};
-constexpr size_t kMostReasonBytes = 200, kMostReasons = 100, kShownReasons = 5;  // why rows were skipped
+                                    "instruction", "input",         "output",     "history", "text"};
+constexpr size_t kMostReasonBytes = 200, kMostReasons = 100, kShownReasons = 5,  // why rows were skipped
+    kMostListed = 100'000;
 constexpr const char* kRoles[] = {"system", "user", "assistant", "tool"};
 
 /// Usual words for roles.
@@ -406,14 +407,21 @@ std::vector<Conversation> conversations(const Row& row) {
   if (is_pair) return preference(row);
   if (row.has("prompt") && row.has("completion")) return {completed(row)};
   if (row.has("instruction") && row.has("output")) return {alpaca(row)};
+  if (row.has("text")) {
+    Conversation made;
+    made.text = row.text("text");
+    require(!made.text->empty(), ErrorKind::data, "\"{}\" is empty", row.name("text"));
+    return {std::move(made)};
+  }
   fail(ErrorKind::data,
        "no conversation: expected \"messages\", \"conversations\", \"prompt\" and \"completion\", \"chosen\" and "
-       "\"rejected\", or \"instruction\" and \"output\", found {}; name others with --column messages=NAME",
+       "\"rejected\", \"instruction\" and \"output\", or \"text\", found {}; name others with --column messages=NAME",
        row.names());
 }
 
 /// In which order roles may come is the template's to say.
 void require_answer(const Conversation& conversation) {
+  if (conversation.text) return;
   size_t turns = 0, counted = 0;
   for (size_t i = conversation.prompt; i < conversation.messages.size(); ++i) {
     if (conversation.messages[i].at("role") != "assistant") continue;
@@ -451,19 +459,37 @@ void RowCounts::skip(const std::string& path, uint64_t row, const std::string& r
     const bool digit = c >= '0' && c <= '9';
     if (!digit || !kind.ends_with('N')) kind += digit ? 'N' : c;
   }
-  if (reasons.size() < kMostReasons || reasons.contains(kind)) ++reasons[kind];
+  if (reasons.size() < kMostReasons || reasons.contains(kind)) {
+    ++reasons[kind];
+    firsts.try_emplace(kind, fmt::format("{} row {}", path, row));
+  }
+  if (list.size() < kMostListed) list.push_back(fmt::format("{} row {}: {}", path, row, reason));
+}
+
+void RowCounts::add(const RowCounts& other) {
+  rows += other.rows;
+  conversations += other.conversations;
+  skipped += other.skipped;
+  if (first_skipped.empty()) first_skipped = other.first_skipped;
+  for (const auto& [reason, count] : other.reasons) reasons[reason] += count;
+  firsts.insert(other.firsts.begin(), other.firsts.end());
+  for (const std::string& line : other.list) {
+    if (list.size() < kMostListed) list.push_back(line);
+  }
 }
 
 std::string RowCounts::skipped_text() const {
   std::string text = fmt::format("{} skipped of {}", skipped, count_text(rows, "row"));
-  if (reasons.size() > 1) {
-    std::vector<std::pair<std::string, uint64_t>> order(reasons.begin(), reasons.end());
-    std::ranges::stable_sort(order, std::ranges::greater{}, &std::pair<std::string, uint64_t>::second);
-    for (size_t i = 0; i < std::min(order.size(), kShownReasons); ++i)
-      text += fmt::format("{}{} x {}", i == 0 ? ": " : " | ", order[i].second, order[i].first);
-    if (order.size() > kShownReasons) text += " | ...";
+  if (reasons.size() < 2) return text + "; for example " + first_skipped;
+  std::vector<std::pair<std::string, uint64_t>> order(reasons.begin(), reasons.end());
+  std::ranges::stable_sort(order, std::ranges::greater{}, &std::pair<std::string, uint64_t>::second);
+  for (size_t i = 0; i < std::min(order.size(), kShownReasons); ++i) {
+    const auto& [reason, count] = order[i];
+    const auto first = firsts.find(reason);
+    text += fmt::format("{}{} x {}{}", i == 0 ? ": " : " | ", count, reason,
+                        first == firsts.end() ? "" : fmt::format(" (first {})", first->second));
   }
-  return text + "; for example " + first_skipped;
+  return order.size() > kShownReasons ? text + " | ..." : text;
 }
 
 RowCounts read_conversations(const std::string& path, const ConversationColumns& columns, bool skips,

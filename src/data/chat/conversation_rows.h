@@ -15,7 +15,7 @@ struct Conversation;
 
 struct ConversationColumns {
   /// The file's name of a column, by the usual one: messages, conversations, role, content, system, tools, prompt,
-  /// completion, chosen, rejected, instruction, input, output, history.
+  /// completion, chosen, rejected, instruction, input, output, history, text.
   std::map<std::string, std::string> columns = {};
   /// system, user, assistant or tool, by the file's word for it, in addition to the usual words.
   std::map<std::string, std::string> roles = {};
@@ -33,6 +33,7 @@ void check_columns(const ConversationColumns& columns);
 ///   chosen and rejected: texts after a prompt; or lists of messages, after a prompt or with it at their beginning
 ///   prompt and completion: texts or lists of messages
 ///   instruction and output, with input and history: Alpaca
+///   text: a text without roles
 /// and with each of them system, tools and chat_template_kwargs. A column may also hold its JSON as text. Switches of
 /// messages (weight, train, masked, ...) become Conversation::untrained. Throws Error::data with the reason and the
 /// key, without the row's place: no known columns, no turn of the assistant, a wrong type, weights.
@@ -42,11 +43,17 @@ std::vector<Conversation> conversations_of(const Json& row, const ConversationCo
 struct RowCounts {
   uint64_t rows = 0, conversations = 0, skipped = 0;
   std::string first_skipped;  ///< "FILE row 3: reason"
-  /// How many rows were skipped by reason, in which numbers are N.
+  /// How many rows were skipped by reason, in which numbers are N, and the first of each: "FILE row 3".
   std::map<std::string, uint64_t> reasons = {};
+  std::map<std::string, std::string> firsts = {};
+  /// "FILE row 3: reason", of the first 100,000 in the order in which they were found.
+  std::vector<std::string> list = {};
 
   void skip(const std::string& path, uint64_t row, const std::string& reason);
-  /// "3 skipped of 10 rows: 2 x reason | 1 x reason; for example FILE row 3: reason"
+  /// Adds those of another file, or of other rows.
+  void add(const RowCounts& other);
+  /// "1 skipped of 10 rows; for example FILE row 3: reason", or "3 skipped of 10 rows: 2 x reason (first FILE row 3) |
+  /// 1 x reason (first FILE row 9)"
   std::string skipped_text() const;
 };
 

@@ -281,6 +281,14 @@ void read_parquet(const std::string& path, const RowHandlers& handlers) {
 
 }  // namespace
 
+bool is_row_file(std::string_view name) {
+  constexpr std::string_view kEndings[] = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet"};
+  for (const std::string_view packed : {".gz", ".zst"}) {
+    if (name.ends_with(packed)) name.remove_suffix(packed.size());
+  }
+  return std::ranges::any_of(kEndings, [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
 void read_rows(const std::string& path, const RowHandlers& handlers) {
   std::string_view name = path;
   for (const std::string_view ending : {".gz", ".zst"}) {

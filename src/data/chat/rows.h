@@ -27,6 +27,8 @@ struct RowHandlers {
 /// (as texts), and lists and structures of them; a warning names the others, which are left out. Throws Error::usage
 /// for another ending, Error::io, Error::data.
 void read_rows(const std::string& path, const RowHandlers& handlers);
+/// Whether read_rows() reads files of this name.
+bool is_row_file(std::string_view name);
 
 // What a text that is not JSON seems to be.
 

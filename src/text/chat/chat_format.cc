@@ -99,6 +99,19 @@ Json template_messages(const Json& messages) {
   return made;
 }
 
+ChatTokens text_tokens(const std::string& text, const std::string& eos_token, const Tokenizer& tokenizer) {
+  constexpr size_t kWhole = size_t{1} << 30;  // the tokenizer's own limit is for its model's inputs
+  ChatTokens made;
+  made.text = text;
+  made.ids = tokenizer.encode(text, {.max_length = kWhole, .padding = false}).ids;
+  const std::optional<TokenId> end = eos_token.empty() ? tokenizer.end_of_text() : tokenizer.token_to_id(eos_token);
+  if (end && (made.ids.empty() || made.ids.back() != *end)) made.ids.push_back(*end);
+  made.counted = {{0, text.size()}};
+  made.mask.assign(made.ids.size(), 1);
+  made.ends = end.has_value();
+  return made;
+}
+
 ChatFormat::ChatFormat(const ChatFiles& files, const std::string& name, bool tools)
     : ChatFormat(files, find_template(files, name, tools)) {}
 

@@ -35,6 +35,10 @@ struct ChatTokens {
 /// (reasoning_content, thinking), as transformers does.
 Json template_messages(const Json& messages);
 
+/// A text without roles, with the tokens that begin and end a text, all of which counts. eos_token: empty: the
+/// tokenizer's own end.
+ChatTokens text_tokens(const std::string& text, const std::string& eos_token, const Tokenizer& tokenizer);
+
 class ChatFormat {
  public:
   /// The template of that name (find_template()) and the special tokens of `files`. Throws Error::data.

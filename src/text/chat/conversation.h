@@ -2,7 +2,9 @@
 // A conversation. Holds JSON, whose header is slow to compile: for .cc files only.
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <string>
 
 #include "base/json.h"
 
@@ -15,6 +17,7 @@ struct Conversation {
   Json keywords = Json::object();   ///< further variables of the template
   size_t prompt = 0;                ///< the first messages, of which nothing counts in the loss
   std::set<size_t> untrained = {};  ///< further messages of which nothing counts
+  std::optional<std::string> text;  ///< instead of messages: a text without roles, all of which counts
 };
 
 }  // namespace trireme::chat

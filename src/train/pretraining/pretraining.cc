@@ -263,6 +263,7 @@ Task Pretraining::begin(Work& work, const TrainingJob& job) {
   task.evaluates_last = true;
   task.saves_first = plan.extra_snapshots.contains(0);
   task.due = [&plan](const RunCounters& progress) { return due_by_options(plan, progress); };
+  task.is_finished = [&run = work.run] { return is_patience_over(run); };
   task.evaluate = [this](Work& of) { return evaluate_on(data_, of); };
   task.test = [this](Work& of) { return test_on(data_, of); };
   return task;

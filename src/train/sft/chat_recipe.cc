@@ -6,6 +6,7 @@
 #include <cmath>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,6 +27,7 @@
 #include "model/train_flops.h"
 #include "text/chat/chat_files.h"
 #include "train/facts.h"
+#include "train/sft/data_parts.h"
 #include "train/sft/turn_ends.h"
 #include "train/start/resume.h"
 #include "train/step.h"
@@ -128,6 +130,15 @@ DataFileFact fact_of(const std::string& path, const chat::TrainingRows& rows, bo
   return {path, all.codes.size() * sizeof(int32_t), hex64(codes ^ (3 * offsets) ^ layout)};
 }
 
+/// Whether the lines were added to a file of a run folder. A list is no reason to end a training.
+bool appends(const std::string& path, const std::string& lines) {
+  std::error_code unreadable;
+  if (!std::filesystem::is_directory(std::filesystem::path(path).parent_path(), unreadable)) return false;
+  std::ofstream file(path, std::ios::app);
+  file << lines;
+  return file.flush().good();
+}
+
 }  // namespace
 
 std::vector<std::string> defaults_with_rate(const std::string& learning_rate) {
@@ -176,6 +187,13 @@ void ChatRecipe::take_template(Opened& opened) {
   if (chat.date.empty() && opened.resume) chat.date = opened.resumed.chat.date;
   if (chat.date.empty()) chat.date = today_;
   const std::string& where = opened.path();
+  if (!chat.eos_token.empty()) {
+    tokenizer_ = tokenizer_from_json(opened.tokenizer_json, where + "/tokenizer.json");
+    require(tokenizer_->token_to_id(chat.eos_token).has_value(), ErrorKind::config,
+            "{} is \"{}\", but {} has no such token; use one that it has", opened.loaded.config.names("chat.eos-token"),
+            chat.eos_token, where + "/tokenizer.json");
+    opened.generation = with_eos_token(opened.generation, chat.eos_token);
+  }
   files_ = chat::chat_files_of(kept_tokenizer_files(opened.generation, where), where);
   if (chat.chat_template.empty() || !std::filesystem::is_regular_file(chat.chat_template)) return;
   const chat::TemplateSource own = chat::open_template(files_, chat.chat_template, false);
@@ -214,7 +232,7 @@ std::vector<std::string> ChatRecipe::files_of(const std::string& given, const ch
   std::vector<std::string> files;
   const auto look = [&] {
     if (std::filesystem::exists(given)) {
-      files = {given};
+      files = std::filesystem::is_directory(given) ? files_in_folder(given) : std::vector<std::string>{given};
       return;
     }
     const hub::PlaceOfData place = hub::place_of_data(given, [&] {
@@ -250,9 +268,10 @@ TokenisedConversations ChatRecipe::tokenise_files(const RunPlan& plan, const std
   TokenisedConversations made = tokenise(source, files_, *tokenizer_, job.rank, job.scalars);
   together(job.scalars, [&] {
     require(made.ids.size() > 0, ErrorKind::data, "{} has no usable {}{}", given, pairs_ ? "pair" : "conversation",
-            made.skipped == 0
+            made.counts.skipped == 0
                 ? std::string()
-                : fmt::format(": {} skipped; for example {}", count_text(made.skipped, "bad row"), made.first_skipped));
+                : fmt::format(": {} skipped; for example {}", count_text(made.counts.skipped, "bad row"),
+                              made.counts.first_skipped));
   });
   together(job.scalars, [&] { require_known_ids(plan, made.ids, given); });
   if (job.rank.rank() != 0) return made;
@@ -262,14 +281,14 @@ TokenisedConversations ChatRecipe::tokenise_files(const RunPlan& plan, const std
               count_text(job.rank.size(), "rank"), seconds_since(start));
   else
     log::info("read {} of {} from {}", count_rows(made.ids.size() / each), given, made.from_cache);
-  if (made.skipped > 0)
-    log::warning("{}: {}", given,
-                 chat::RowCounts{.rows = made.rows,
-                                 .conversations = 0,
-                                 .skipped = made.skipped,
-                                 .first_skipped = made.first_skipped,
-                                 .reasons = made.reasons}
-                     .skipped_text());
+  if (!made.template_note.empty()) log::write_once(log::Level::info, made.template_note);
+  if (made.counts.skipped > 0) {
+    const std::string list = plan.config().run.dir + "/left-out.txt";
+    std::string lines;
+    for (const std::string& line : made.counts.list) lines += line + "\n";
+    log::warning("{}: {}{}", given, made.counts.skipped_text(),
+                 made.from_cache.empty() && appends(list, lines) ? fmt::format("; {} lists them", list) : "");
+  }
   for (const auto& [note, rows] : made.notes)
     log::warning("{}: {} of {}: {}", given, rows, count_text(made.ids.size() / each, pairs_ ? "pair" : "conversation"),
                  note);
@@ -277,6 +296,24 @@ TokenisedConversations ChatRecipe::tokenise_files(const RunPlan& plan, const std
     log::info("{}: found {} with a pair of answers; only the chosen ones are trained on", given,
               count_text(made.rejected, "row"));
   return made;
+}
+
+TokenisedConversations ChatRecipe::tokenise_parts(const RunPlan& plan, const std::string& given, const char* option,
+                                                  const TrainingJob& job) const {
+  const size_t each = pairs_ ? 2 : 1;
+  const auto seed = static_cast<uint64_t>(plan.config().run.seed);
+  std::vector<DataPart> parts;
+  together(job.scalars, [&] { parts = data_parts(option, given); });
+  TokenisedConversations all;
+  for (const DataPart& part : parts) {
+    TokenisedConversations one = tokenise_files(plan, part.name, option, job);
+    const size_t there = one.ids.size();
+    const chat::CodedIds taken = taken_of(std::move(one.ids), part, seed, each);
+    if (taken.size() != there && job.rank.rank() == 0)
+      log::info("{}: an epoch has {} of {}", part.name, count_rows(taken.size() / each), there / each);
+    for (size_t i = 0; i < taken.size(); ++i) all.ids.add(taken.at(i));
+  }
+  return all;
 }
 
 void ChatRecipe::require_known_ids(const RunPlan& plan, const chat::CodedIds& ids, const std::string& given) const {
@@ -346,11 +383,11 @@ void ChatRecipe::read_rows(RunPlan& plan, const TrainingJob& job) {
   const auto sequence = static_cast<size_t>(plan.batch.sequence);
   const bool has_file = !data.validation.empty();
   together(job.scalars, [&] { tokenizer_ = tokenizer_from_json(plan.tokenizer_json, "the model's tokenizer.json"); });
-  TokenisedConversations all = tokenise_files(plan, data.train, "--data", job);
+  TokenisedConversations all = tokenise_parts(plan, data.train, "--data", job);
   together(job.scalars, [&] { take_end_of_turns(plan, all.ids); });
   chat::CodedIds measured;
   if (has_file)
-    measured = tokenise_files(plan, data.validation, "--validation", job).ids;
+    measured = tokenise_parts(plan, data.validation, "--validation", job).ids;
   else
     measured = chat::take_share(all.ids, config.chat.validation_share, seed, pairs_ ? 2 : 1);
   together(job.scalars, [&] {
@@ -369,9 +406,11 @@ void ChatRecipe::read_rows(RunPlan& plan, const TrainingJob& job) {
     plan.data_files.push_back(fact_of(data.train, train_, config.chat.packing));
     if (!validation_.rows.empty())
       plan.data_files.push_back(fact_of(has_file ? data.validation : data.train, validation_, config.chat.packing));
-    require(!config.evaluation.only || !validation_.rows.empty(), ErrorKind::config,
-            "{} is set, but there is no validation data; name --validation FILE or set --validation-share",
-            plan.loaded.where("evaluation.only"));
+    for (const auto& [option, is_set] : {std::pair("evaluation.only", config.evaluation.only),
+                                         {"evaluation.patience", config.evaluation.patience > 0}})
+      require(!is_set || !validation_.rows.empty(), ErrorKind::config,
+              "{} is set, but there is no validation data; name --validation FILE or set --validation-share",
+              plan.loaded.where(option));
     take_rows(plan, job);
     plan_steps(plan);
     if (plan.resume) check_resume(plan);
@@ -425,6 +464,19 @@ bool ChatRecipe::evaluate_rows(Work& work) {
   return true;
 }
 
+void ChatRecipe::close(const Run& run) const {
+  std::string model = run.config().run.dir;
+  std::error_code unreadable;
+  if (run.progress.best_step >= 0 && std::filesystem::exists(model + "/best", unreadable)) model += "/best";
+  const auto word = [](const std::string& path) { return path.find(' ') == path.npos ? path : "'" + path + "'"; };
+  const std::string name = word(model), output = word(run.config().run.dir + "-model");
+  log::info("talk with it   trireme sample --model {} --chat --interactive", name);
+  log::info("export it      trireme export --model {} --output {}", name, output);
+  log::info(
+      "serve it       trireme export --model {} --output {} --gguf q8_0   for llama.cpp and ollama (docs/serving.md)",
+      name, output);
+}
+
 Task ChatRecipe::begin(Work& work, const TrainingJob& job) {
   const RunPlan& plan = work.run.plan;
   const double rows = static_cast<double>(epochs_.rows) / static_cast<double>(epochs_.steps_per_epoch());
@@ -437,6 +489,8 @@ Task ChatRecipe::begin(Work& work, const TrainingJob& job) {
   task.tokens = [this](uint64_t samples) {
     return static_cast<uint64_t>(std::llround(row_length() * static_cast<double>(samples)));
   };
+  task.epoch = [this](uint64_t samples) { return static_cast<double>(samples) / static_cast<double>(epochs_.rows); };
+  task.is_finished = [&run = work.run] { return is_patience_over(run); };
   task.facts = [this, &plan, &job](const PeakRate& peak) { return report_facts(plan, job, peak); };
   task.evaluates_first = task.evaluates_last = !validation_.rows.empty();
   task.saves_first = plan.extra_snapshots.contains(0);

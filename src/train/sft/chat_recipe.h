@@ -29,6 +29,7 @@ class ChatRecipe : public Recipe {
   RunPlan open(const Resolved& start, const TrainingJob& job) override;
   void make_weights(Run& run) override { make_first_weights(run, "--model"); }
   Task begin(Work& work, const TrainingJob& job) override;
+  void close(const Run& run) const override;
 
  protected:
   /// The largest step, as far as it is known before the files are read.
@@ -62,6 +63,9 @@ class ChatRecipe : public Recipe {
   void read_rows(RunPlan& plan, const TrainingJob& job);
   std::vector<std::string> files_of(const std::string& given, const char* option, const TrainingJob& job) const;
   TokenisedConversations tokenise_files(const RunPlan& plan, const std::string& given, const char* option,
+                                        const TrainingJob& job) const;
+  /// Of several files or data sets (data_parts.h).
+  TokenisedConversations tokenise_parts(const RunPlan& plan, const std::string& given, const char* option,
                                         const TrainingJob& job) const;
   /// What the conversations teach to end with ends the model's texts, in samples and exports, too.
   void take_end_of_turns(RunPlan& plan, const chat::CodedIds& conversations);

@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kMagic = "trireme conversations 2\n";
+constexpr const char* kMagic = "trireme conversations 3\n";
 constexpr uint64_t kBlock = 16;              // rows in a row that one rank takes
 constexpr size_t kPiece = size_t{64} << 20;  // bytes of a message
 
@@ -62,6 +62,19 @@ class Writer {
       number(count);
     }
   }
+  void rows(const chat::RowCounts& rows) {
+    number(rows.rows);
+    number(rows.skipped);
+    text(rows.first_skipped);
+    counts(rows.reasons);
+    number(rows.firsts.size());
+    for (const auto& [reason, first] : rows.firsts) {
+      text(reason);
+      text(first);
+    }
+    number(rows.list.size());
+    for (const std::string& line : rows.list) text(line);
+  }
   std::string take() { return std::move(out_); }
 
  private:
@@ -87,6 +100,19 @@ class Reader {
     return values;
   }
   std::string text() { return std::string(take(number())); }
+  chat::RowCounts rows() {
+    chat::RowCounts rows;
+    rows.rows = number();
+    rows.skipped = number();
+    rows.first_skipped = text();
+    counts(rows.reasons);
+    for (uint64_t left = number(); left > 0; --left) {
+      const std::string reason = text();
+      rows.firsts[reason] = text();
+    }
+    for (uint64_t left = number(); left > 0; --left) rows.list.push_back(text());
+    return rows;
+  }
   /// Adds them to those in `counts`.
   void counts(std::map<std::string, uint64_t>& counts) {
     for (uint64_t left = number(); left > 0; --left) {
@@ -109,11 +135,11 @@ class Reader {
 class Encoder {
  public:
   Encoder(const ConversationSource& source, const chat::ChatFiles& files, const Tokenizer& tokenizer)
-      : tokenizer_(tokenizer), loss_on_(source.loss_on) {
+      : tokenizer_(tokenizer), loss_on_(source.loss_on), files_(files) {
+    if (files.templates.empty() && source.template_name.empty()) return;  // texts without roles need none
     for (const bool tools : {false, true}) {
-      const chat::TemplateSource opened = chat::open_template(files, source.template_name, tools);
-      facts_ += fmt::format("template {} {}\n", opened.text.size(), opened.text);
-      formats_.emplace_back(files, opened);
+      formats_.emplace_back(files, chat::open_template(files, source.template_name, tools));
+      facts_ += formats_.back().facts();
       formats_.back().set_time(source.date);
     }
     if (source.template_options.empty()) return;
@@ -124,15 +150,13 @@ class Encoder {
 
   /// The texts of the templates.
   const std::string& facts() const { return facts_; }
+  /// chat::TrainingFormat::note()
+  std::string template_note() const { return formats_.empty() ? "" : formats_.front().note(); }
 
   /// Adds what is worth a line in the log to `notes`. Throws Error::data.
   std::vector<int32_t> codes(chat::Conversation& conversation, std::set<std::string>& notes) const {
-    Json keywords = keywords_;
-    keywords.update(conversation.keywords);  // a row's own come first
-    conversation.keywords = std::move(keywords);
-    const chat::ChatFormat& format = formats_[conversation.tools.is_array() ? 1 : 0];
-    const chat::ChatTokens tokens = format.tokens(conversation, tokenizer_, loss_on_);
-    notes.merge(chat::traps_of(conversation, format, tokens));
+    const chat::ChatTokens tokens =
+        conversation.text ? tokens_of_text(*conversation.text, notes) : tokens_of_messages(conversation, notes);
     std::vector<int32_t> codes(tokens.ids.size());
     for (size_t i = 0; i < codes.size(); ++i) {
       const auto id = static_cast<int32_t>(tokens.ids[i]);
@@ -142,9 +166,30 @@ class Encoder {
   }
 
  private:
+  chat::ChatTokens tokens_of_text(const std::string& text, std::set<std::string>& notes) const {
+    const auto eos = files_.tokens.find("eos_token");
+    chat::ChatTokens tokens = chat::text_tokens(text, eos == files_.tokens.end() ? "" : eos->second, tokenizer_);
+    if (!tokens.ends)
+      notes.insert(
+          "the tokenizer has no token that ends a text, so the model does not learn to stop; name one with "
+          "--eos-token");
+    return tokens;
+  }
+  chat::ChatTokens tokens_of_messages(chat::Conversation& conversation, std::set<std::string>& notes) const {
+    if (formats_.empty()) (void)chat::find_template(files_, "", false);  // says what is missing
+    Json keywords = keywords_;
+    keywords.update(conversation.keywords);  // a row's own come first
+    conversation.keywords = std::move(keywords);
+    const chat::ChatFormat& format = formats_[conversation.tools.is_array() ? 1 : 0].format_for(conversation, loss_on_);
+    chat::ChatTokens tokens = format.tokens(conversation, tokenizer_, loss_on_);
+    notes.merge(chat::traps_of(conversation, format, tokens));
+    return tokens;
+  }
+
   const Tokenizer& tokenizer_;
   chat::LossOn loss_on_;
-  std::vector<chat::ChatFormat> formats_;  ///< for conversations without and with tools
+  const chat::ChatFiles& files_;
+  std::vector<chat::TrainingFormat> formats_;  ///< for conversations without and with tools
   Json keywords_ = Json::object();
   std::string facts_;
 };
@@ -196,10 +241,7 @@ class Share {
         });
     encode_waiting();
     require(failure_.empty(), ErrorKind::data, "{}", failure_);
-    counts.rows += read.rows;
-    counts.skipped += read.skipped;
-    if (counts.first_skipped.empty()) counts.first_skipped = read.first_skipped;
-    for (const auto& [reason, count] : read.reasons) counts.reasons[reason] += count;
+    counts.add(read);
   }
 
   /// Encodes what waits, on all threads.
@@ -273,11 +315,8 @@ std::vector<std::string> gather_long(Scalars& scalars, const std::string& own) {
 
 std::string text_of(const Share& share) {
   Writer out;
-  out.number(share.counts.rows);
-  out.number(share.counts.skipped);
+  out.rows(share.counts);
   out.number(share.rejected);
-  out.text(share.counts.first_skipped);
-  out.counts(share.counts.reasons);
   out.counts(share.notes);
   for (const Encoded& one : share.encoded) {
     out.number(one.place);
@@ -293,12 +332,8 @@ TokenisedConversations join(const std::vector<std::string>& shares) {
   std::vector<Encoded> all;
   for (const std::string& share : shares) {
     Reader in(share);
-    made.rows += in.number();
-    made.skipped += in.number();
+    made.counts.add(in.rows());
     made.rejected += in.number();
-    const std::string first = in.text();
-    if (made.first_skipped.empty()) made.first_skipped = first;
-    in.counts(made.reasons);
     in.counts(made.notes);
     while (!in.ended()) {
       const uint64_t place = in.number(), count = in.number();
@@ -312,11 +347,8 @@ TokenisedConversations join(const std::vector<std::string>& shares) {
 
 std::string cached_text(const TokenisedConversations& made) {
   Writer out;
-  out.number(made.rows);
-  out.number(made.skipped);
+  out.rows(made.counts);
   out.number(made.rejected);
-  out.text(made.first_skipped);
-  out.counts(made.reasons);
   out.counts(made.notes);
   out.number(made.ids.size());
   for (size_t i = 0; i < made.ids.size(); ++i) {
@@ -339,11 +371,8 @@ std::optional<TokenisedConversations> parse_cache(const std::string& path) {
   require(Reader(all.substr(body.size())).number() == hash_of(body), ErrorKind::data, "{} is damaged", path);
   Reader in(body.substr(std::strlen(kMagic)));
   TokenisedConversations made;
-  made.rows = in.number();
-  made.skipped = in.number();
+  made.counts = in.rows();
   made.rejected = in.number();
-  made.first_skipped = in.text();
-  in.counts(made.reasons);
   in.counts(made.notes);
   const uint64_t count = in.number();
   for (uint64_t i = 0; i < count; ++i) made.ids.add(in.codes(in.number()));
@@ -417,14 +446,18 @@ TokenisedConversations tokenise(const ConversationSource& source, const chat::Ch
     made = read_cache(cache);
   });
   const bool missing = !made;
-  if (!scalars.any(missing)) return std::move(*made);
+  const auto with_note = [&] {
+    made->template_note = encoder->template_note();
+    return std::move(*made);
+  };
+  if (!scalars.any(missing)) return with_note();
 
   Share share(source, *encoder, rank);
   together(scalars, [&] { share.read(); });
   const std::vector<std::string> shares = gather_long(scalars, text_of(share));
   together(scalars, [&] { made = join(shares); });
   if (!cache.empty() && rank.local_rank() == 0 && missing) write_cache(cache, *made);
-  return std::move(*made);
+  return with_note();
 }
 
 }  // namespace trireme

@@ -11,7 +11,7 @@
 #include "comm/scalars.h"
 #include "data/chat/conversation_rows.h"
 #include "data/chat/training_rows.h"
-#include "text/chat/chat_format.h"
+#include "text/chat/training_version.h"
 #include "text/tokenizer.h"
 
 namespace trireme {
@@ -29,14 +29,12 @@ struct ConversationSource {
 };
 
 struct TokenisedConversations {
-  chat::CodedIds ids;     ///< in the order of the rows; of pairs the chosen one, then the rejected one
-  uint64_t rows = 0;      ///< of the files
-  uint64_t skipped = 0;   ///< bad rows
-  uint64_t rejected = 0;  ///< answers of pairs that are not preferred, which are not trained on
-  std::string first_skipped;
-  std::map<std::string, uint64_t> reasons;  ///< bad rows by their reason (chat::RowCounts)
-  std::map<std::string, uint64_t> notes;    ///< what is worth a line in the log, and of how many rows
-  std::string from_cache;                   ///< the file that they come from; empty: tokenised now
+  chat::CodedIds ids;                     ///< in the order of the rows; of pairs the chosen one, then the rejected one
+  chat::RowCounts counts;                 ///< of the rows of the files, and of the bad ones
+  uint64_t rejected = 0;                  ///< answers of pairs that are not preferred, which are not trained on
+  std::map<std::string, uint64_t> notes;  ///< what is worth a line in the log, and of how many rows
+  std::string template_note;              ///< chat::TrainingFormat::note()
+  std::string from_cache;                 ///< the file that they come from; empty: tokenised now
 };
 
 /// Collective. `files`: the model's chat templates and special tokens. Where a row has a chosen and a rejected answer

@@ -63,6 +63,8 @@ class Recipe {
   virtual Task begin(Work& work, const TrainingJob& job) = 0;
   /// Does the work. False: a stop was requested.
   virtual bool work(Work& work, Task task, const TrainingJob& job);
+  /// The last lines of a training that is done, on rank 0: what to do with the result. Not collective.
+  virtual void close(const Run&) const {}
 };
 
 /// The start of every job, step by step: the ranks prove that they belong together, watch each other and bind to their

@@ -187,6 +187,7 @@ RunEnd run_job(Recipe& recipe, const TrainingJob& job, RunClaim* claim, const st
   else
     log_memory(job.scalars, plan.part.memory.total(), watch->peak());  // after rank 0 has written everything
   if (plan.part.trains) log_step_plan(run, job.rank, job.scalars, *job.backend.ops);
+  if (done && plan.part.trains && apart.empty() && job.rank.rank() == 0) recipe.close(run);
   return {done ? 0 : exit_code(ErrorKind::stopped), run.progress.step};
 }
 

@@ -259,9 +259,11 @@ TEST(Conversations, TakeOtherNamesOfColumnsAndRoles) {
 }
 
 TEST(Conversations, SayWhatIsWrongWithARow) {
-  EXPECT_EQ(fault_of(R"({"text": "x", "n": 1})"),
+  EXPECT_EQ(fault_of(R"({"text": ""})"), "\"text\" is empty");
+  EXPECT_EQ(fault_of(R"({"words": "x", "n": 1})"),
             "no conversation: expected \"messages\", \"conversations\", \"prompt\" and \"completion\", \"chosen\" and "
-            "\"rejected\", or \"instruction\" and \"output\", found text, n; name others with --column messages=NAME");
+            "\"rejected\", \"instruction\" and \"output\", or \"text\", found words, n; name others with --column "
+            "messages=NAME");
   EXPECT_EQ(fault_of(R"({"messages": [{"role": "user", "content": "x"}]})"), "no turn of the assistant");
   EXPECT_EQ(fault_of(R"({"messages": []})"), "no turn of the assistant");
   EXPECT_EQ(
@@ -402,13 +404,16 @@ TEST_F(ConversationFile, ThatIsNotJsonSaysWhatItSeemsToBe) {
 }
 
 TEST_F(ConversationFile, CountsBadRowsByTheirReason) {
+  const std::string path = folder_ / "a.jsonl";
   const std::string line = kLine, five = R"({"prompt": 5, "completion": "x"})";
   const RowCounts counts =
       read(file("a.jsonl", line + "\n" + five + "\n" + R"({"messages": []})" + "\n" + five + "\n"), true);
-  EXPECT_EQ(counts.skipped_text(),
-            "3 skipped of 4 rows: 2 x \"prompt\" is number, expected a string | 1 x no turn of the "
-            "assistant; for example " +
-                counts.first_skipped);
+  EXPECT_EQ(counts.skipped_text(), "3 skipped of 4 rows: 2 x \"prompt\" is number, expected a string (first " + path +
+                                       " row 2) | 1 x no turn "
+                                       "of the assistant (first " +
+                                       path + " row 3)");
+  ASSERT_EQ(counts.list.size(), 3U);
+  EXPECT_EQ(counts.list[2], path + " row 4: \"prompt\" is number, expected a string");
   EXPECT_EQ(
       read(file("b.jsonl", line + "\n" + five + "\n"), true).skipped_text(),
       "1 skipped of 2 rows; for example " + (folder_ / "b.jsonl") + " row 2: \"prompt\" is number, expected a string");

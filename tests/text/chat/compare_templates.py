@@ -3,7 +3,8 @@
 
 compare_templates.py RENDER TEMPLATES...: RENDER is the program test_render_lines, TEMPLATES are files. Every template is
 rendered over every conversation below; texts and the places of {% generation %} blocks have to be equal, and where jinja2
-raises, Trireme has to refuse. Prints counts; exit code 1 if anything differs.
+raises, Trireme has to refuse. Of a NAME.jinja beside a NAME_training.jinja that has a training version of ours, that one
+has to give the same text and places as NAME_training.jinja. Prints counts; exit code 1 if anything differs.
 """
 import json
 import pathlib
@@ -95,8 +96,10 @@ def with_jinja(source, variables):
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-def with_trireme(render, cases):
-    lines = "".join(json.dumps({"template": source, "variables": variables}) + "\n" for source, variables in cases)
+def with_trireme(render, cases, training=False):
+    lines = "".join(
+        json.dumps({"template": source, "variables": variables, "training": training}) + "\n" for source, variables in cases
+    )
     run = subprocess.run([render], input=lines.encode(), capture_output=True)
     if run.returncode != 0:
         sys.exit(f"{render} ended with {run.returncode}: {run.stderr.decode()[-2000:]}")
@@ -205,6 +208,50 @@ def complete(variables):
     }
 
 
+def joined(places):
+    """Blocks that touch are one, empty ones are none."""
+    made = []
+    for begin, end in places:
+        if begin == end:
+            continue
+        if made and made[-1][1] == begin:
+            made[-1] = [made[-1][0], end]
+        else:
+            made.append([begin, end])
+    return made
+
+
+def compare_training_versions(render, files, asked):
+    """Says how many of our training versions give the text and places of those beside the templates."""
+    same = differing = refused = 0
+    names = []
+    for file in files:
+        theirs_file = file.with_name(file.stem + "_training.jinja")
+        if theirs_file not in files:
+            continue
+        source = file.read_text(encoding="utf-8")
+        found = with_trireme(render, [(source, variables) for _, variables in asked], training=True)
+        if "unknown" in found[0]:
+            continue
+        names.append(file.stem)
+        for (name, variables), ours in zip(asked, found):
+            theirs = with_jinja(theirs_file.read_text(encoding="utf-8"), variables)
+            if "error" in ours and "error" in theirs:
+                refused += 1
+                continue
+            equal = (
+                "error" not in ours
+                and "error" not in theirs
+                and ours["text"] == theirs["text"]
+                and joined(ours["generated"]) == joined(theirs["generated"])
+            )
+            same, differing = same + equal, differing + (not equal)
+            if not equal:
+                print(f"{file.name}, {name}: the training version differs\n  here   {json.dumps(ours)[:900]}\n  theirs {json.dumps(theirs)[:900]}")
+    print(f"training versions of {', '.join(names)}: {same} same, {differing} differ, {refused} refused by both")
+    return differing
+
+
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
@@ -233,7 +280,8 @@ def main():
     for kind, count in totals.items():
         print(f"  {count:6} {kind}")
     print(f"  {marked:6} places of generation blocks equal" if totals["differs"] == 0 else "")
-    return 1 if sum(totals.values()) != totals["same text"] + totals["both refuse"] else 0
+    differing = compare_training_versions(render, files, asked)
+    return 1 if differing or sum(totals.values()) != totals["same text"] + totals["both refuse"] else 0
 
 
 if __name__ == "__main__":

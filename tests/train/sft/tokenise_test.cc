@@ -66,8 +66,8 @@ class Tokenise : public ::testing::Test {
       if (first.ids.size() == 0) first = got;
       EXPECT_EQ(got.ids.codes, first.ids.codes) << rank.rank();
       EXPECT_EQ(got.ids.offsets, first.ids.offsets);
-      EXPECT_EQ(got.rows, first.rows);
-      EXPECT_EQ(got.skipped, first.skipped);
+      EXPECT_EQ(got.counts.rows, first.counts.rows);
+      EXPECT_EQ(got.counts.skipped, first.counts.skipped);
     });
     return first;
   }
@@ -80,7 +80,7 @@ class Tokenise : public ::testing::Test {
 TEST_F(Tokenise, GivesTheAssistantsWordsWithTheirEnd) {
   const TokenisedConversations one = run(1);
   EXPECT_EQ(one.ids.size(), 100U);
-  EXPECT_EQ(one.rows, 100U);
+  EXPECT_EQ(one.counts.rows, 100U);
   std::vector<int32_t> want{127, 'q', 129, 128};
   for (const char c : std::string("answer 0")) want.push_back(~static_cast<int32_t>(c));
   want.push_back(~129);
@@ -121,6 +121,21 @@ TEST_F(Tokenise, KeepsTheOrderOfSeveralFiles) {
   EXPECT_EQ(all.ids.at(100)[4], ~static_cast<int32_t>('z'));
 }
 
+TEST_F(Tokenise, TextsWithoutRolesCountWholeWithTheTokenThatEndsThem) {
+  files_.templates.clear();  // a base model has none
+  files_.tokens["eos_token"] = "<end>";
+  write_text(path("data.jsonl"), R"({"text": "ab"})"
+                                 "\n"
+                                 R"({"text": "c<end>"})"
+                                 "\n");
+  const TokenisedConversations got = run(2);
+  ASSERT_EQ(got.ids.size(), 2U);
+  EXPECT_THAT(got.ids.codes, testing::ElementsAre(~'a', ~'b', ~129, ~'c', ~129));
+  write_text(path("data.jsonl"), R"({"prompt": "q", "completion": "a"})"
+                                 "\n");
+  EXPECT_THROW(run(1), Error);  // needs one
+}
+
 TEST_F(Tokenise, RefusesOrCountsBadRows) {
   const std::string good = R"({"prompt": "q", "completion": "a"})";
   const struct {
@@ -130,7 +145,7 @@ TEST_F(Tokenise, RefusesOrCountsBadRows) {
       {R"({"messages": [{"role": "user", "content": "d"}, {"role": "assistant", "content": "d", "weight": 0}]})",
        "row 2: no turn of the assistant counts: the messages' own switches (weight, train, ...) leave all of them out"},
       {"{\"prompt\": \"\xff\", \"completion\": \"a\"}", "row 2: "},
-      {R"({"text": "t"})", "row 2: no conversation: expected \"messages\""},
+      {R"({"words": "t"})", "row 2: no conversation: expected \"messages\""},
       {R"({"prompt": "raise", "completion": "a"})",
        "row 2: template line 1: the template refuses the conversation: no"},
   };
@@ -148,9 +163,9 @@ TEST_F(Tokenise, RefusesOrCountsBadRows) {
       source_.skips = true;
       const TokenisedConversations got = run(ranks);
       EXPECT_EQ(got.ids.size(), 2U);
-      EXPECT_EQ(got.rows, 3U);
-      EXPECT_EQ(got.skipped, 1U);
-      EXPECT_THAT(got.first_skipped, StartsWith(path("data.jsonl") + " " + message));
+      EXPECT_EQ(got.counts.rows, 3U);
+      EXPECT_EQ(got.counts.skipped, 1U);
+      EXPECT_THAT(got.counts.first_skipped, StartsWith(path("data.jsonl") + " " + message));
     }
   }
 }
@@ -170,7 +185,9 @@ TEST_F(Tokenise, CountsWhatIsWorthALineOnAllRanks) {
   source_.cache = path("cache");
   for (const int ranks : {2, 1}) {  // the second from the cache
     const TokenisedConversations got = run(ranks);
-    EXPECT_EQ(got.reasons, (std::map<std::string, uint64_t>{{"\"prompt\" is number, expected a string", 40}}));
+    EXPECT_EQ(got.counts.reasons, (std::map<std::string, uint64_t>{{"\"prompt\" is number, expected a string", 40}}));
+    EXPECT_EQ(got.counts.list.size(), 40U);
+    EXPECT_EQ(got.counts.firsts.begin()->second, path("data.jsonl") + " row 2");
     ASSERT_EQ(got.notes.size(), 2U);
     EXPECT_THAT(got.notes.begin()->first, StartsWith("no special token ends what the assistant says"));
     EXPECT_THAT(got.notes.rbegin()->first, StartsWith("the arguments of tool calls are JSON as text"));
@@ -221,7 +238,7 @@ TEST_F(Tokenise, KeepsTheIdsByWhatTheyDependOn) {
   EXPECT_EQ(kept.from_cache, files()[0]);
   EXPECT_EQ(kept.ids.codes, made.ids.codes);
   EXPECT_EQ(kept.ids.offsets, made.ids.offsets);
-  EXPECT_EQ(kept.rows, made.rows);
+  EXPECT_EQ(kept.counts.rows, made.counts.rows);
 
   source_.loss_on = chat::LossOn::all;
   EXPECT_EQ(run(1).from_cache, "");
