@@ -139,7 +139,8 @@ class Row {
   void require_unweighted() const {
     for (const char* column : kRowWeights) {
       const auto at = row_.find(column);
-      const bool plain = at == row_.end() || at->is_null() || *at == 1 || *at == "1" || *at == "" || *at == "default";
+      const bool plain = at == row_.end() || at->is_null() || *at == 1 || *at == "1" || *at == "default" ||
+                         (at->is_string() && at->get_ref<const std::string&>().empty());
       require(plain, ErrorKind::data,
               "\"{}\" is {}: weights of a row or of its ids are not supported; remove the column", column,
               plain ? "" : at->dump().substr(0, 60));
