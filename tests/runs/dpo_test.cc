@@ -44,7 +44,7 @@ TEST_F(Dpo, LearnsThePreferenceAndSaysSo) {
   EXPECT_THAT(outcome.output, ContainsRegex("computed the log-probabilities of 60 pairs by .*model in"));
   EXPECT_THAT(outcome.output, ContainsRegex("data  +.*data.jsonl: 57 pairs with .*, validation 3 pairs with "));
   EXPECT_THAT(outcome.output, HasSubstr("sigmoid with beta 0.1; answers count on assistant"));
-  EXPECT_THAT(outcome.output, ContainsRegex("step +1/[0-9]+ . loss +0.69.* . rewards/chosen "));
+  EXPECT_THAT(outcome.output, ContainsRegex("step +1/[0-9]+ . epoch +0.07 . loss +0.69.* . rewards/chosen "));
   EXPECT_THAT(outcome.output, ContainsRegex("evaluation at step 0: validation loss 0.6931, rewards/chosen "));
   const RunLog log = log_of("run");
   EXPECT_EQ(log.unit, LossUnit::pair);

@@ -46,6 +46,8 @@ struct Refused {
 };
 constexpr Refused kRefused[] = {
     {"opt", "llama.cpp has no architecture for OPT"},
+    {"qwen3_5", "llama.cpp computes its layers with a state, but they are not written here yet"},
+    {"qwen3_5_text", "llama.cpp computes its layers with a state, but they are not written here yet"},
     {"distilbert", "llama.cpp has no architecture for DistilBERT"},
     {"bert", "llama.cpp computes embeddings with BERT, but not the head of a masked language model or a classifier"},
     {"roberta",
