@@ -139,7 +139,8 @@ TEST_F(RunOptions, ChooseTheColumnsOfALine) {
               ContainsRegex("\nstep 20/20 \\| 240 samples \\| loss +[0-9.]+\n"));
   const Outcome wrong = run(trireme_command(train("wrong", {"--log.columns", "loss,speed"})));
   EXPECT_EQ(wrong.code, 2);
-  EXPECT_THAT(wrong.output, HasSubstr("unknown column \"speed\"; expected all, or some of epoch, loss, mean, lr, grad, tok/s"));
+  EXPECT_THAT(wrong.output,
+              HasSubstr("unknown column \"speed\"; expected all, or some of epoch, loss, mean, lr, grad, tok/s"));
 }
 
 TEST_F(RunOptions, AFailedAttemptIsOneInTheRecords) {
