@@ -17,7 +17,7 @@ std::string_view trim_blanks(std::string_view text);
 /// Number of insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string alignment).
 size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The candidate with the smallest edit distance to `word` ('-' equals '_'); empty if there are none.
+/// The candidate with the smallest edit distance to `word` ('-' equals '_'); empty without candidates.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
 /// "1.50 GB", "12.3 MB", "800.0 kB", "12 B": powers of ten.

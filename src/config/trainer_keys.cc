@@ -75,8 +75,8 @@ constexpr DialectRow kRows[] = {
      "loss, eval_loss; others are refused", "loss|eval_loss"},
     {"greater_is_better=false", only, "the best snapshot has the lowest validation loss; remove it"},
     {"resume_from_checkpoint=", mapped, "checkpoint.resume: true is auto"},
-    {"ignore_data_skip=false", only, "a resumed run goes on with the next rows; remove it"},
-    {"restore_callback_states_from_checkpoint=false", no_effect, "there are no callbacks"},
+    {"ignore_data_skip=false", only, "a resumed run continues with the next rows; remove it"},
+    {"restore_callback_states_from_checkpoint=false", no_effect, "Trireme has no callbacks"},
     {"logging_strategy=steps", only, "a line is printed every log.every steps; remove it"},
     {"logging_steps=10.0", mapped, "log.every"},
     {"logging_first_step=false; logging_nan_inf_filter=true; log_on_each_node=true; log_level=passive; "

@@ -315,7 +315,7 @@ class DeviceGroup final : public StreamGroup {
     if (!parts.empty()) lane.links->exchange(*lane.stream, parts);
   }
 
-  /// Sends nothing if there are no elements.
+  /// Sends nothing without elements.
   void issue_between(const auto& out, const auto& in) {
     parts_.clear();
     for (int i = 1; i < size(); ++i) {

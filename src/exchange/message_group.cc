@@ -88,7 +88,7 @@ class GroupState {
     for (int i = 1; i < size(); ++i) action((rank() + i) % size());
   }
 
-  // Sends nothing if there are no elements.
+  // Sends nothing without elements.
   void send(Messages& messages, ConstView x, int peer, int tag) {
     if (x.count() == 0) return;
     messages.add(group->send(x, peer, tag));

@@ -23,7 +23,7 @@ class Talk {
 
   /// Starts again, with --system if that is given.
   void begin();
-  /// Goes on with a conversation that ends with a question. Returns the ids that the model continues.
+  /// Continues a conversation that ends with a question. Returns the ids that the model continues.
   std::vector<TokenId> take(const chat::Conversation& conversation, const Tokenizer& tokenizer);
   /// Adds what the user says. Returns the ids that the model continues.
   std::vector<TokenId> ask(const std::string& text, const Tokenizer& tokenizer);

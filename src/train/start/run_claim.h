@@ -31,7 +31,7 @@ class RunGuard {
     std::string killed;    ///< its new content when this process ends without dismiss()
     std::string stopping;  ///< the same after stop::requested()
   };
-  /// If the process cannot be created there is no guard; only the status of a killed run is then missing.
+  /// If the process cannot be created the guard is missing: only the status of a killed run is lost.
   RunGuard(const std::string& run_dir, Texts texts);
   RunGuard(const RunGuard&) = delete;
   RunGuard& operator=(const RunGuard&) = delete;

@@ -209,7 +209,7 @@ def complete(variables):
 
 
 def joined(places):
-    """Blocks that touch are one, empty ones are none."""
+    """Joins blocks that touch and leaves out empty ones."""
     made = []
     for begin, end in places:
         if begin == end:
