@@ -32,7 +32,7 @@ constexpr std::pair<Recompute, Recomputed> kRecomputes[] = {{Recompute::none, Re
 
 ModelSize size_of_model(const Spec& spec, int64_t sequence) {
   require(!spec.has_states(), ErrorKind::config,
-          "the model has layers with a state (gated DeltaNet), for whose time there is no formula yet; `trireme bench "
+          "the model has layers with a state (gated DeltaNet), whose time has no formula yet; `trireme bench "
           "step` measures a step");
   return {.layers = spec.layers,
           .width = spec.width,
